@@ -1,0 +1,1 @@
+"""capox: a Cluster API infrastructure provider and a cloud controller manager for Oxide racks."""
