@@ -1,0 +1,247 @@
+"""From the bytes of a request to values that fit the OpenAPI document.
+
+The complaints are those of a real rack's parsers (semantics 1.3, 2.1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jsonschema_rs
+
+from capox.rack import errors, names
+from capox.rack.document import Document, Operation, Parameter
+from capox.rack.json import JSON
+
+MAXIMUM_BODY_BYTES = 1024 * 1024
+MAXIMUM_BULK_WRITE_BYTES = 8 * 1024 * 1024
+
+_BODY = "unable to parse JSON body: "
+_QUERY = "unable to parse query string: "
+
+
+def path(document: Document, operation: Operation, raw: dict[str, str]) -> dict[str, str]:
+    """The path's variables, checked.
+
+    Raises:
+        FrameworkError: one of them is neither a name nor an id, or not a UUID where one is asked for.
+    """
+    for parameter in operation.in_place("path"):
+        if not document.request_validator(parameter.schema).is_valid(raw[parameter.name]):
+            is_uuid = document.resolve(parameter.schema).get("format") == "uuid"
+            complaint = "UUID parsing failed" if is_uuid else names.NAME_OR_ID_COMPLAINT
+            raise errors.bad_request(f"bad parameter in URL path: {complaint}")
+    return {name: names.parse_uuid(value) if names.is_uuid(value) else value for name, value in raw.items()}
+
+
+def query(document: Document, operation: Operation, pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """The query's parameters that the operation knows, checked and converted; others are ignored.
+
+    Raises:
+        FrameworkError: one is missing, given twice, or not of its type.
+    """
+    known = {parameter.name: parameter for parameter in operation.in_place("query")}
+    values: dict[str, Any] = {}
+    for name, text in pairs:
+        if name not in known:
+            continue
+        if name in values:
+            raise errors.bad_request(f"{_QUERY}duplicate field `{name}`")
+        values[name] = _query_value(document, known[name], text)
+    missing = {name for name, parameter in known.items() if parameter.required}
+    if "page_token" not in values:
+        missing |= operation.required_on_first_page
+    for name in sorted(missing - values.keys()):
+        raise errors.bad_request(f"{_QUERY}missing field `{name}`")
+    return values
+
+
+def body(
+    document: Document,
+    operation: Operation,
+    content_type: str | None,
+    raw: bytes,
+    translate: Callable[[JSON], JSON] = lambda value: value,
+) -> JSON:
+    """The JSON body, checked, with the document's defaults filled in.
+
+    Args:
+        document: what it is checked against.
+        operation: whose body it is.
+        content_type: the header; absent, JSON is assumed.
+        raw: the bytes.
+        translate: turns the form of an older version of the API into today's.
+
+    Raises:
+        FrameworkError: it is too large, of another content type, not JSON, or does not fit the schema.
+    """
+    bulk = operation.id == "disk_bulk_write_import"
+    maximum_bytes = MAXIMUM_BULK_WRITE_BYTES if bulk else MAXIMUM_BODY_BYTES
+    if len(raw) > maximum_bytes:
+        raise errors.bad_request(f"request body exceeded maximum size of {maximum_bytes} bytes")
+    if operation.request_schema is None:
+        return None
+    mime = (content_type or "application/json").split(";")[0].strip().lower()
+    if mime != "application/json":
+        raise errors.bad_request(f'expected content type "application/json", got "{mime}"')
+    value = translate(parse_json(raw))
+    complaint = body_complaint(document, operation.request_schema, value)
+    if complaint is not None:
+        raise errors.bad_request(f"{_BODY}{complaint} at line 1 column {len(raw)}")
+    return fill_defaults(document, operation.request_schema, value)
+
+
+def body_complaint(document: Document, schema: JSON, value: JSON) -> str | None:
+    """The first thing in a body that does not fit, after the path of its field; None when everything fits."""
+    found = _misfit(document, schema, value)
+    if found is None:
+        return None
+    where, complaint = found
+    path_text = ".".join(f"[{part}]" if isinstance(part, int) else part for part in where).replace(".[", "[")
+    return f"{path_text}: {complaint}" if path_text else complaint
+
+
+def fill_defaults(document: Document, schema: JSON, value: JSON) -> JSON:
+    """The value with every absent property that has a default in the document; nullable properties become null."""
+    schema = document.resolve(schema)
+    if isinstance(value, list) and "items" in schema:
+        return [fill_defaults(document, schema["items"], item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    for variants in ("oneOf", "anyOf"):
+        if variants in schema:
+            chosen = _variant_for(document, schema[variants], value)
+            return fill_defaults(document, chosen, value) if chosen is not None else value
+    filled = dict(value)
+    for name, member in schema.get("properties", {}).items():
+        if name in filled:
+            filled[name] = fill_defaults(document, member, filled[name])
+        elif "default" in member:
+            filled[name] = member["default"]
+        elif member.get("nullable") is True:
+            filled[name] = None
+    return filled
+
+
+def parse_json(raw: bytes) -> JSON:
+    """The JSON value in these bytes.
+
+    Raises:
+        FrameworkError: there is none, or one that JSON proper does not know (`NaN`).
+    """
+    try:
+        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise errors.bad_request(f"{_BODY}{error.msg} at line {error.lineno} column {error.colno}") from None
+    except (UnicodeDecodeError, RecursionError, ValueError):
+        raise errors.bad_request(f"{_BODY}expected value at line 1 column 1") from None
+
+
+def _query_value(document: Document, parameter: Parameter, text: str) -> Any:
+    schema = document.resolve(parameter.schema)
+    value: Any = text
+    if schema.get("type") == "integer":
+        if not (text.isascii() and text.isdigit()):
+            raise errors.bad_request(f"{_QUERY}{parameter.name}: invalid digit found in string")
+        value = int(text)
+    elif schema.get("type") == "boolean":
+        if text not in {"true", "false"}:
+            raise errors.bad_request(f"{_QUERY}{parameter.name}: provided string was not `true` or `false`")
+        value = text == "true"
+    error = next(document.request_validator(parameter.schema).iter_errors(value), None)
+    if error is not None:
+        raise errors.bad_request(f"{_QUERY}{parameter.name}: {_complaint(error)}")
+    return names.parse_uuid(value) if isinstance(value, str) and names.is_uuid(value) else value
+
+
+def _misfit(document: Document, schema: JSON, value: JSON) -> tuple[list[str | int], str] | None:
+    """Where a value does not fit, and why. Within a tagged union the variant that the tag names is looked into."""
+    error = next(document.request_validator(schema).iter_errors(value), None)
+    if error is None:
+        return None
+    where = list(error.instance_path)
+    if error.kind.name in {"oneOf", "anyOf"}:
+        variant = _tagged_variant(document, schema, value, where)
+        if variant is not None and (inner := _misfit(document, *variant)) is not None:
+            return where + inner[0], inner[1]
+    return where, _complaint(error)
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _complaint(error: jsonschema_rs.ValidationError) -> str:
+    kind: Any = error.kind
+    value = error.instance
+    match kind.name:
+        case "required":
+            return f"missing field `{kind.property}`"
+        case "format":
+            check = names.COMPLAINTS.get(kind.format)
+            complaint = check(value) if check is not None and isinstance(value, str) else None
+            return complaint or f"invalid {kind.format}"
+        case "type":
+            return f"invalid type: {_serde_type(value)}, expected {_expected(kind)}"
+        case "enum":
+            return f"unknown variant {json.dumps(value)}"
+        case "minimum" | "maximum":
+            return f"invalid value: integer `{value}`"
+        case _:
+            # The value itself is never repeated: it may be user data.
+            return (
+                "data did not match any variant of untagged enum"
+                if "Of" in kind.name
+                else f"invalid value ({kind.name})"
+            )
+
+
+def _expected(kind: Any) -> str:
+    types = getattr(kind, "types", None)
+    return ", ".join(types) if types else "another type"
+
+
+def _serde_type(value: JSON) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return f"boolean `{str(value).lower()}`"
+    if isinstance(value, int):
+        return f"integer `{value}`"
+    if isinstance(value, float):
+        return f"floating point `{value}`"
+    if isinstance(value, str):
+        return "string"
+    return "sequence" if isinstance(value, list) else "map"
+
+
+def _tagged_variant(document: Document, schema: JSON, value: JSON, where: list[str | int]) -> tuple[JSON, JSON] | None:
+    """The variant that a value's tag names, and the value, at a place in the body."""
+    schema = document.resolve(schema)
+    if not where:
+        chosen = _variant_for(document, schema.get("oneOf", ()), value) if isinstance(value, dict) else None
+        return None if chosen is None else (chosen, value)
+    part, rest = where[0], where[1:]
+    if "oneOf" in schema and isinstance(value, dict):
+        chosen = _variant_for(document, schema["oneOf"], value)
+        return None if chosen is None else _tagged_variant(document, chosen, value, where)
+    if isinstance(part, int) and "items" in schema:
+        return _tagged_variant(document, schema["items"], value[part], rest)
+    member = schema.get("properties", {}).get(part)
+    return None if member is None else _tagged_variant(document, member, value[part], rest)
+
+
+def _variant_for(document: Document, variants: Iterable[JSON], value: dict[str, JSON]) -> JSON | None:
+    """The variant whose tag (a property with a single permitted value) the value carries."""
+    for variant in variants:
+        resolved = document.resolve(variant)
+        tags = {
+            name: member["enum"][0]
+            for name, raw in resolved.get("properties", {}).items()
+            if len((member := document.resolve(raw)).get("enum", ())) == 1
+        }
+        if tags and all(value.get(name) == tag for name, tag in tags.items()):
+            return variant
+    return None

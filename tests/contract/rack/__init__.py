@@ -1,0 +1,1 @@
+"""The simulated rack, held to the behaviour of a real one."""
