@@ -1,0 +1,1 @@
+"""Cluster API's kinds and ours: pure data, nothing that awaits."""

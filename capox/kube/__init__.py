@@ -1,0 +1,1 @@
+"""The Kubernetes API as capox uses it. This room knows nothing of Oxide."""

@@ -1,0 +1,1 @@
+"""Tests of capox: unit, contract, sim, integration, and benchmarks."""

@@ -1,0 +1,1 @@
+"""Contract tests: what others rely on (the OpenAPI document, the rules for CRDs, the import rules) holds."""

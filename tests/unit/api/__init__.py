@@ -1,0 +1,1 @@
+"""Tests of capox/api: the kinds, their schema, and what is generated from them."""
