@@ -7,7 +7,7 @@ of ours. References have no version and no namespace in v1beta2: the object they
 from typing import Annotated, Final
 
 from capox.api import limits
-from capox.kube.objects import KubeModel, OptionalText, Resource
+from capox.kube.objects import NULL_IS_EMPTY_LIST, KubeModel, OptionalText, Resource
 
 __all__ = [
     "CLUSTER_NAME_LABEL",
@@ -25,6 +25,7 @@ __all__ = [
     "MachineSpec",
     "MachineStatus",
     "NodeReference",
+    "ReportedCondition",
 ]
 
 GROUP: Final = "cluster.x-k8s.io"
@@ -139,8 +140,21 @@ class NodeReference(KubeModel):
     """Name of the Node."""
 
 
+class ReportedCondition(KubeModel):
+    """A condition that Cluster API reports. Unlike our own it is taken as it comes."""
+
+    type: str = ""
+    """Which aspect of the state this is."""
+
+    status: str = ""
+    """True, False or Unknown."""
+
+
 class MachineStatus(KubeModel):
     """What Cluster API found of a Machine."""
+
+    conditions: Annotated[tuple[ReportedCondition, ...], NULL_IS_EMPTY_LIST] = ()
+    """The state of the Machine, such as APIServerPodHealthy of a control plane machine (M-28)."""
 
     node_ref: NodeReference | None = None
     """The Node with the same provider ID; absent until it has registered (C-IM-8)."""

@@ -24,13 +24,16 @@ __all__ = [
     "NAME_IN_WORDS",
     "CelRule",
     "Limits",
+    "cluster_id",
     "dns_name_or_address",
     "list_of",
     "namespace_name",
+    "network",
     "oxide_name",
     "oxide_name_or_id",
     "provider_id",
     "quantity_between",
+    "quantity_of_resource",
     "secret_name",
     "uuid",
     "whole_number",
@@ -139,6 +142,20 @@ def oxide_name_or_id(*, optional: bool = False) -> Limits:
     return _text(must_hold, expected, characters_max=NAME_CHARACTERS_MAX, optional=optional, in_words=words)
 
 
+def cluster_id(*, optional: bool = False) -> Limits:
+    """Limit a text to what an owner mark can hold as a cluster's identity."""
+    expected = "an identity of at most 63 letters, digits and '-'"
+    return _text(
+        "self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?$')", expected, characters_max=63, optional=optional
+    )
+
+
+def network() -> Limits:
+    """Limit a text to a network, such as 10.244.0.0/16."""
+    expected = "a network such as 10.244.0.0/16"
+    return _text("isCIDR(self)", expected, characters_max=43, optional=False, in_words="a network")
+
+
 def provider_id(*, optional: bool = False) -> Limits:
     """Limit a text to the provider ID of an Oxide instance."""
     expected = "the provider ID of an Oxide instance (oxide:// and the instance's UUID in lower case)"
@@ -163,6 +180,13 @@ def dns_name_or_address(*, optional: bool = False) -> Limits:
     """Limit a text to an IP address or a DNS name; digits and dots that are no address are neither."""
     must_hold = f"isIP(self) || self.matches('{_DNS_NAME}')"
     return _text(must_hold, "an IP address or a DNS name", characters_max=512, optional=optional)
+
+
+def quantity_of_resource() -> Limits:
+    """Limit a quantity to what a Node can offer of a resource: not less than nothing."""
+    must_hold = "isQuantity(string(self)) && quantity(string(self)).sign() >= 0"
+    message = '"\'" + string(self) + "\' is not an amount of a resource, such as 4 or 8Gi"'
+    return Limits({}, (CelRule(must_hold, message),), "0 or more")
 
 
 def quantity_between(minimum: str, maximum: str) -> Limits:

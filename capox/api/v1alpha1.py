@@ -35,8 +35,13 @@ __all__ = [
     "VERSION",
     "ConditionType",
     "DataDisk",
+    "DiskRecord",
+    "FloatingIPStatus",
+    "ImageReference",
     "Initialization",
     "MachineAddress",
+    "NetworkInterface",
+    "NodeInfo",
     "OxideCluster",
     "OxideClusterSpec",
     "OxideClusterStatus",
@@ -49,6 +54,8 @@ __all__ = [
     "OxideMachineTemplate",
     "OxideMachineTemplateResource",
     "OxideMachineTemplateSpec",
+    "OxideMachineTemplateStatus",
+    "PrimaryNetworkInterface",
     "Reason",
     "SecretReference",
     "TemplateMetadata",
@@ -84,6 +91,22 @@ _PROVIDER_ID_IS_SET_ONCE: Final = Limits(
         ),
     ),
 )
+_CLUSTER_ID_IS_SET_ONCE: Final = Limits(
+    rules=(
+        CelRule(
+            "!has(oldSelf.clusterID) || oldSelf.clusterID == ''"
+            " || (has(self.clusterID) && self.clusterID == oldSelf.clusterID)",
+            '"the cluster ID is set once and cannot change from \'" + oldSelf.clusterID + "\' to \'"'
+            " + (has(self.clusterID) ? self.clusterID : '') + \"'; leave it as it is\"",
+            field_path=".clusterID",
+        ),
+    )
+)
+_ONE_IMAGE: Final = CelRule(
+    "(has(self.imageID) && self.imageID != '') != has(self.image)",
+    "has(self.image) ? 'imageID and image exclude each other; leave one of them out'"
+    " : 'neither imageID nor image is set; set one of them'",
+)
 _NO_PROVIDER_ID_IN_TEMPLATE: Final = Limits(
     rules=(
         CelRule(
@@ -94,6 +117,14 @@ _NO_PROVIDER_ID_IN_TEMPLATE: Final = Limits(
         ),
     ),
     in_words="without `providerID`",
+)
+
+
+_MACHINE_RULES: Final = Limits(
+    rules=(*_PROVIDER_ID_IS_SET_ONCE.rules, _ONE_IMAGE), in_words="either `imageID` or `image`"
+)
+_MACHINE_TEMPLATE_RULES: Final = Limits(
+    rules=(*_NO_PROVIDER_ID_IN_TEMPLATE.rules, _ONE_IMAGE), in_words="without `providerID`; either `imageID` or `image`"
 )
 
 
@@ -147,6 +178,31 @@ class OxideClusterSpec(KubeModel):
     ip_type: Annotated[OptionalText, Limits({"enum": ["", "v4", "v6"]})] = None
     """IP version of the floating IP, for a silo with default pools of both. Absent: the rack decides."""
 
+    control_plane_floating_ip: Annotated[OptionalText, limits.oxide_name_or_id(optional=True)] = None
+    """Name or ID of a floating IP of the project that is yours: the provider attaches and moves it, and neither makes
+    nor deletes it. The host of controlPlaneEndpoint may be a DNS name then. Absent: the provider allocates one."""
+
+    endpoint_mode: Annotated[OptionalText, Limits({"enum": ["", "FloatingIP", "External"]})] = None
+    """Who leads traffic to the control plane. FloatingIP: a floating IP on one of its machines. External: somebody
+    else, at the address in controlPlaneEndpoint; the provider touches no floating IP. Absent: FloatingIP."""
+
+    cluster_id: Annotated[OptionalText, limits.cluster_id(optional=True)] = None
+    """The identity of this cluster on the rack, part of the owner mark of everything that is made for it. Set once, by
+    the provider; it stays the same when the cluster is moved or restored."""
+
+
+class FloatingIPStatus(KubeModel):
+    """The floating IP of a control plane."""
+
+    id: Annotated[str, limits.uuid()]
+    """ID of the floating IP."""
+
+    ip: Annotated[str, Limits({"minLength": 1, "maxLength": 45})]
+    """Its address."""
+
+    machine: Annotated[str | None, Limits({"maxLength": 253})] = None
+    """Name of the Machine whose instance has it; absent while none has."""
+
 
 class OxideClusterStatus(KubeModel):
     """What was found of an OxideCluster."""
@@ -157,6 +213,9 @@ class OxideClusterStatus(KubeModel):
     observed_generation: _Generation = None
     """The metadata.generation that was last reconciled with success."""
 
+    control_plane_floating_ip: FloatingIPStatus | None = None
+    """The floating IP of the control plane, and where it is."""
+
     conditions: _Conditions = ()
     """The state of the cluster's infrastructure, one entry an aspect."""
 
@@ -164,7 +223,7 @@ class OxideClusterStatus(KubeModel):
 class OxideCluster(Resource):
     """An Oxide project, VPC subnet and floating IP, as the infrastructure of a Cluster."""
 
-    spec: OxideClusterSpec
+    spec: Annotated[OxideClusterSpec, _CLUSTER_ID_IS_SET_ONCE]
     """What is asked for."""
 
     status: OxideClusterStatus = OxideClusterStatus()
@@ -179,6 +238,52 @@ class DataDisk(KubeModel):
 
     block_size: Annotated[int | None, Limits({"format": "int64", "enum": [512, 2048, 4096]})] = None
     """Block size in bytes. Absent: 4096."""
+
+    type: Annotated[OptionalText, Limits({"enum": ["", "distributed", "local"]})] = None
+    """Where the disk is. distributed: replicated over the rack's sleds. local: on the drives of the instance's own
+    sled, as storage like Longhorn wants it; its blocks have 4096 bytes. Absent: distributed."""
+
+    reclaim_policy: Annotated[OptionalText, Limits({"enum": ["", "Delete", "Retain"]})] = None
+    """What becomes of the disk when the machine is deleted. Retain leaves it on the rack, detached. Absent: Delete."""
+
+
+class ImageReference(KubeModel):
+    """An image by name."""
+
+    name: Annotated[str, limits.oxide_name()]
+    """Name of the image."""
+
+    project: Annotated[OptionalText, limits.oxide_name_or_id(optional=True)] = None
+    """Name or ID of the project that is looked in before the images of the silo. Absent: the cluster's project."""
+
+
+_IPType: TypeAlias = Annotated[OptionalText, Limits({"enum": ["", "v4", "v6", "dual"]})]
+_TransitIPs: TypeAlias = Annotated[
+    tuple[Annotated[str, limits.network()], ...], NULL_IS_EMPTY_LIST, limits.list_of("set", 64)
+]
+
+
+class PrimaryNetworkInterface(KubeModel):
+    """The network interface that has the instance's first private address."""
+
+    ip_type: _IPType = None
+    """IP versions of its private addresses. Absent: dual."""
+
+    transit_ips: _TransitIPs = ()
+    """Networks whose addresses may pass through it besides its own, for Pods without an overlay. Absent: none."""
+
+
+class NetworkInterface(KubeModel):
+    """A further network interface, in the cluster's VPC."""
+
+    subnet: Annotated[str, limits.oxide_name()]
+    """Name of its VPC subnet, another one than every other interface's."""
+
+    ip_type: _IPType = None
+    """IP versions of its private addresses. Absent: dual."""
+
+    transit_ips: _TransitIPs = ()
+    """Networks whose addresses may pass through it besides its own. Absent: none."""
 
 
 class OxideMachineSpec(KubeModel):
@@ -196,8 +301,12 @@ class OxideMachineSpec(KubeModel):
     disk_size: Annotated[Quantity, limits.quantity_between("1Gi", "1023Gi")]
     """Size of the boot disk in bytes, rounded up to a multiple of 1Gi; at least the size of the image."""
 
-    image_id: Annotated[str, limits.uuid()]
-    """ID of the image that the boot disk is made from."""
+    image_id: Annotated[OptionalText, limits.uuid(optional=True)] = None
+    """ID of the image that the boot disk is made from. Either this or image is set."""
+
+    image: ImageReference | None = None
+    """The image that the boot disk is made from, by name; looked up when the instance is made. An object with this
+    field cannot be given back to Oxide's own provider, which knows imageID only."""
 
     anti_affinity_groups: Annotated[
         tuple[Annotated[str, limits.oxide_name_or_id()], ...], NULL_IS_EMPTY_LIST, limits.list_of("set", 16)
@@ -218,6 +327,26 @@ class OxideMachineSpec(KubeModel):
     data_disks: Annotated[tuple[DataDisk, ...], NULL_IS_EMPTY_LIST, limits.list_of("atomic", 11)] = ()
     """Disks beside the boot disk. Absent: none."""
 
+    subnet: Annotated[OptionalText, limits.oxide_name(optional=True)] = None
+    """Name of the VPC subnet of the primary network interface. Absent: the cluster's."""
+
+    primary_network_interface: PrimaryNetworkInterface | None = None
+    """More about the primary network interface."""
+
+    # Atomic: the order is the order of the guest's devices.
+    network_interfaces: Annotated[tuple[NetworkInterface, ...], NULL_IS_EMPTY_LIST, limits.list_of("atomic", 7)] = ()
+    """Network interfaces beside the primary one. Absent: none."""
+
+    power_policy: Annotated[OptionalText, Limits({"enum": ["", "KeepRunning", "Observe"]})] = None
+    """What happens when the instance is found stopped. KeepRunning starts it again, more slowly each time; Observe only
+    reports it. Absent: KeepRunning."""
+
+    auto_restart_policy: Annotated[OptionalText, Limits({"enum": ["", "best_effort", "never"]})] = None
+    """Whether the rack restarts the instance when it has failed. Absent: the rack's default."""
+
+    cpu_platform: Annotated[OptionalText, Limits({"enum": ["", "amd_milan", "amd_turin", "amd_turin_v2"]})] = None
+    """The CPU generation that the instance needs at least. Absent: any."""
+
 
 class MachineAddress(KubeModel):
     """One address of a machine."""
@@ -227,6 +356,16 @@ class MachineAddress(KubeModel):
 
     address: Annotated[str, Limits({"minLength": 1, "maxLength": 256})]
     """The address."""
+
+
+class DiskRecord(KubeModel):
+    """A disk on the rack."""
+
+    id: Annotated[str, limits.uuid()]
+    """ID of the disk."""
+
+    name: Annotated[str, limits.oxide_name()]
+    """Name of the disk."""
 
 
 class OxideMachineStatus(KubeModel):
@@ -241,6 +380,15 @@ class OxideMachineStatus(KubeModel):
     observed_generation: _Generation = None
     """The metadata.generation that was last reconciled with success."""
 
+    disks: Annotated[tuple[DiskRecord, ...] | None, limits.list_of("atomic", 12)] = None
+    """The disks that go with the instance, written down before anything is deleted."""
+
+    project: Annotated[OptionalText, limits.oxide_name_or_id(optional=True)] = None
+    """The project of the instance, copied from the OxideCluster so that deletion does not need it."""
+
+    credentials_ref: SecretReference | None = None
+    """The Secret with the credentials, copied from the OxideCluster so that deletion does not need it."""
+
     conditions: _Conditions = ()
     """The state of the instance, one entry an aspect."""
 
@@ -248,7 +396,7 @@ class OxideMachineStatus(KubeModel):
 class OxideMachine(Resource):
     """An Oxide instance, as the infrastructure of a Machine."""
 
-    spec: Annotated[OxideMachineSpec, _PROVIDER_ID_IS_SET_ONCE]
+    spec: Annotated[OxideMachineSpec, _MACHINE_RULES]
     """What is asked for."""
 
     status: OxideMachineStatus = OxideMachineStatus()
@@ -299,7 +447,7 @@ class OxideMachineTemplateResource(KubeModel):
     metadata: TemplateMetadata = TemplateMetadata()
     """Labels and annotations of the OxideMachines made from this template."""
 
-    spec: Annotated[OxideMachineSpec, _NO_PROVIDER_ID_IN_TEMPLATE]
+    spec: Annotated[OxideMachineSpec, _MACHINE_TEMPLATE_RULES]
     """Spec of the OxideMachines made from this template."""
 
 
@@ -310,6 +458,29 @@ class OxideMachineTemplateSpec(KubeModel):
     """The OxideMachine that is made."""
 
 
+class NodeInfo(KubeModel):
+    """What kind of Node a machine becomes."""
+
+    architecture: Annotated[str, Limits({"enum": ["amd64"]})]
+    """CPU architecture."""
+
+    operating_system: Annotated[str, Limits({"enum": ["linux"]})]
+    """Operating system."""
+
+
+class OxideMachineTemplateStatus(KubeModel):
+    """What a machine made from the template offers, for the autoscaler to scale from zero (C-T-7)."""
+
+    # cpu, memory and ephemeral-storage.
+    capacity: Annotated[
+        Mapping[str, Annotated[Quantity, limits.quantity_of_resource()]], Limits({"maxProperties": 16})
+    ] = Field(default_factory=dict)
+    """Amounts by resource: cpu, memory, ephemeral-storage."""
+
+    node_info: NodeInfo | None = None
+    """What kind of Node it becomes."""
+
+
 class OxideMachineTemplate(Resource):
     """A template for OxideMachines, for use in a control plane, a MachineDeployment or a ClusterClass.
 
@@ -318,3 +489,6 @@ class OxideMachineTemplate(Resource):
 
     spec: OxideMachineTemplateSpec
     """What the template holds."""
+
+    status: OxideMachineTemplateStatus = OxideMachineTemplateStatus()
+    """What a machine made from the template offers."""

@@ -55,7 +55,7 @@ _CONDITION_TYPE_PATTERN: Final = (
     "^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
 )
 
-_INITIALISMS: Final = {"id": "ID", "cpus": "CPUs"}
+_INITIALISMS: Final = {"id": "ID", "cpus": "CPUs", "ip": "IP", "ips": "IPs"}
 
 
 def wire_name(name: str) -> str:
@@ -151,6 +151,9 @@ class ObjectMeta(KubeModel):
 
     generation: int = 0
     """Counter that the apiserver raises with each change of the spec."""
+
+    creation_timestamp: Timestamp | None = None
+    """When the object was made; absent in documents that no apiserver has seen."""
 
     deletion_timestamp: Timestamp | None = None
     """When deletion was asked for; absent while nobody did."""

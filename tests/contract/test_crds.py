@@ -207,7 +207,11 @@ def test_list_types_are_the_chosen_ones() -> None:
         ".spec.antiAffinityGroups": "set",
         ".spec.sshPublicKeys": "set",
         ".spec.dataDisks": "atomic",
+        ".spec.networkInterfaces": "atomic",
+        ".spec.networkInterfaces[].transitIPs": "set",
+        ".spec.primaryNetworkInterface.transitIPs": "set",
         ".status.addresses": "atomic",
+        ".status.disks": "atomic",
         ".status.conditions": "map",
     }
 
@@ -231,8 +235,8 @@ def test_no_rule_of_a_template_looks_at_its_former_self(kind: str) -> None:
         assert "oldSelf" not in rule["rule"], path
 
 
-def test_the_only_transition_rule_keeps_the_provider_id() -> None:
-    """A machine's spec may change but for its identity, once set (C-IM-13)."""
+def test_the_only_transition_rules_keep_identities() -> None:
+    """A spec may change but for the identity of its machine or cluster, once set (C-IM-13)."""
     transitions = [
         (kind, path, rule.get("fieldPath"))
         for kind in KINDS
@@ -240,7 +244,7 @@ def test_the_only_transition_rule_keeps_the_provider_id() -> None:
         if "oldSelf" in rule["rule"]
     ]
 
-    assert transitions == [("OxideMachine", ".spec", ".providerID")]
+    assert sorted(transitions) == [("OxideCluster", ".spec", ".clusterID"), ("OxideMachine", ".spec", ".providerID")]
 
 
 @pytest.mark.parametrize("kind", ["OxideCluster", "OxideMachine"])
