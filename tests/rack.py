@@ -31,11 +31,12 @@ class RackUnderTest:
         http: a client as `admin`.
     """
 
-    def __init__(self, timing: state.Timing | None = None) -> None:
+    def __init__(self, timing: state.Timing | None = None, passing: clock.Clock | None = None) -> None:
+        """Furnish it. Its time passes on command, or, where a passing clock is given, with that."""
         self.clock = clock.CommandedClock(START)
         self.state = state.Rack(
             document=document.load(),
-            clock=self.clock,
+            clock=passing or self.clock,
             randomness=random.Random(20260901),
             timing=timing or state.Timing(),
         )
@@ -131,7 +132,10 @@ class RackUnderTest:
         sent = dict(headers or {})
         if user is not None:
             sent.setdefault("authorization", f"Bearer oxide-token-{user}")
-        arguments: dict[str, Any] = {"params": query, "headers": sent}
+        arguments: dict[str, Any] = {"headers": sent}
+        if query:
+            # httpx would drop a query that the path has for one that is given beside it.
+            arguments["params"] = dict(httpx.URL(path).params) | query
         if body is not None:
             arguments["json"] = body
         request = asyncio.ensure_future(self.http.request(method, path, **arguments))
@@ -152,6 +156,14 @@ class RackUnderTest:
         error: dict[str, Any] = await self.must(status, method, path, body, **options)
         assert error["request_id"]
         return error
+
+    async def waits_for_time(self) -> None:
+        """Return when a request that was sent waits for time to pass."""
+        for _ in range(1000):
+            await asyncio.sleep(0)
+            if self.clock.has_sleepers:
+                return
+        raise AssertionError("no request waits for time to pass")
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass and everything happen that is due by then."""

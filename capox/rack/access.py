@@ -49,13 +49,17 @@ class Actor:
         if not self.may(need, project):
             raise errors.forbidden()
 
+    def may_on_silo(self, need: Need) -> bool:
+        """Whether the user may do this to what belongs to the silo itself."""
+        return _RANK[self.user.role] >= _NEEDED[need]
+
     def require_on_silo(self, need: Need) -> None:
         """Refuse what needs a role on the silo itself.
 
         Raises:
             Refusal: 403.
         """
-        if _RANK[self.user.role] < _NEEDED[need]:
+        if not self.may_on_silo(need):
             raise errors.forbidden()
 
 

@@ -58,12 +58,20 @@ class RackApp:
         rack: the state that it serves.
         faults: the faults that it plays.
         log: where it enters each request.
+        on_call: told of each request when it is over.
     """
 
-    def __init__(self, rack: Rack, faults: Faults | None = None, log: calls.CallLog | None = None) -> None:
+    def __init__(
+        self,
+        rack: Rack,
+        faults: Faults | None = None,
+        log: calls.CallLog | None = None,
+        on_call: Callable[[calls.LoggedCall], None] = lambda _: None,
+    ) -> None:
         self.rack = rack
         self.faults = faults if faults is not None else Faults()
         self.log = log if log is not None else calls.CallLog()
+        self.on_call = on_call
         # What an answer had that the document does not allow; always empty unless the rack itself is wrong.
         self.violations: list[str] = []
         self._running: set[asyncio.Task[JSON]] = set()
@@ -91,6 +99,7 @@ class RackApp:
             return
         finally:
             entry.seconds = (self.rack.now() - entry.time).total_seconds()
+            self.on_call(entry)
         if answer is None:
             _hang_up(scope)
         else:
@@ -223,7 +232,8 @@ class RackApp:
         if operation.answer_schema is None:
             complaint = None if result is None else "a body where there is none"
         else:
-            error = next(self.rack.document.answer_validator(operation.answer_schema).iter_errors(result), None)
+            validator = self.rack.document.answer_validator(operation.answer_schema)
+            error = None if validator.is_valid(result) else next(validator.iter_errors(result), None)
             complaint = None if error is None else f"{list(error.instance_path)}: {error.kind.name}"
         if complaint is not None:
             self.violations.append(f"{operation.id}: {complaint}")

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import hashlib
 
+from capox.rack.credentials import without_secrets
 from capox.rack.json import JSON
 
 
@@ -56,8 +57,9 @@ class LoggedCall:
     seconds: float | None = None
 
     def dump(self) -> JSON:
-        """The entry as JSON."""
-        return {**dataclasses.asdict(self), "time": self.time.isoformat(), "objects": list(self.objects)}
+        """The entry as JSON, with what looks like a token crossed out: a client may have put one into a URL."""
+        fields = {name: _shown(value) for name, value in dataclasses.asdict(self).items()}
+        return {**fields, "time": self.time.isoformat(), "objects": [_shown(name) for name in self.objects]}
 
 
 class CallLog:
@@ -93,3 +95,7 @@ class CallLog:
 def sha256(body: bytes) -> str | None:
     """The hash under which a body is logged."""
     return hashlib.sha256(body).hexdigest() if body else None
+
+
+def _shown(value: JSON) -> JSON:
+    return without_secrets(value) if isinstance(value, str) else value

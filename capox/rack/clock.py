@@ -77,6 +77,10 @@ class CommandedClock:
         """Whether anybody waits for time to pass."""
         return any(not woken.done() for _, _, woken in self._sleepers)
 
+    def next_wake(self) -> datetime.datetime | None:
+        """When the next sleeper is to be woken; None when nobody sleeps."""
+        return min((until for until, _, woken in self._sleepers if not woken.done()), default=None)
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock has been advanced by that much."""
         if seconds <= 0:
@@ -96,9 +100,14 @@ class CommandedClock:
 
 
 class Agenda:
-    """What will happen later: acts ordered by when they are due, and among equals by when they were entered."""
+    """What will happen later: acts ordered by when they are due, and among equals by when they were entered.
+
+    Attributes:
+        on_enter: called after an act has been entered, so that whoever waits for the next one learns of an earlier one.
+    """
 
     def __init__(self) -> None:
+        self.on_enter: Callable[[], None] = lambda: None
         self._acts: list[tuple[datetime.datetime, int, Callable[[datetime.datetime], None]]] = []
         self._order = itertools.count()
 
@@ -108,6 +117,7 @@ class Agenda:
     def enter(self, due: datetime.datetime, act: Callable[[datetime.datetime], None]) -> None:
         """Do `act` at `due`. It is given the time at which it was due, not the time at which somebody noticed."""
         heapq.heappush(self._acts, (due, next(self._order), act))
+        self.on_enter()
 
     def next_due(self) -> datetime.datetime | None:
         """When the next act is due; None when nothing is waiting."""

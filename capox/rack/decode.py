@@ -105,24 +105,30 @@ def body_complaint(document: Document, schema: JSON, value: JSON) -> str | None:
 
 def fill_defaults(document: Document, schema: JSON, value: JSON) -> JSON:
     """The value with every absent property that has a default in the document; nullable properties become null."""
-    schema = document.resolve(schema)
-    if isinstance(value, list) and "items" in schema:
-        return [fill_defaults(document, schema["items"], item) for item in value]
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | list):
         return value
+    schema = document.resolve(schema)
+    if isinstance(value, list):
+        return [fill_defaults(document, schema["items"], item) for item in value] if "items" in schema else value
     for variants in ("oneOf", "anyOf"):
         if variants in schema:
             chosen = _variant_for(document, schema[variants], value)
             return fill_defaults(document, chosen, value) if chosen is not None else value
-    filled = dict(value)
-    for name, member in schema.get("properties", {}).items():
-        if name in filled:
-            filled[name] = fill_defaults(document, member, filled[name])
-        elif "default" in member:
-            filled[name] = member["default"]
-        elif member.get("nullable") is True:
-            filled[name] = None
+    filled = document.derived("defaults", schema, _defaults) | value
+    properties = schema.get("properties", {})
+    for name, member in value.items():
+        if isinstance(member, dict | list) and name in properties:
+            filled[name] = fill_defaults(document, properties[name], member)
     return filled
+
+
+def _defaults(schema: JSON) -> dict[str, JSON]:
+    """What the properties of an object are when they are absent."""
+    return {
+        name: member.get("default")
+        for name, member in schema.get("properties", {}).items()
+        if "default" in member or member.get("nullable") is True
+    }
 
 
 def parse_json(raw: bytes) -> JSON:
@@ -158,7 +164,9 @@ def _query_value(document: Document, parameter: Parameter, text: str) -> Any:
 
 def _misfit(document: Document, schema: JSON, value: JSON) -> tuple[list[str | int], str] | None:
     """Where a value does not fit, and why. Within a tagged union the variant that the tag names is looked into."""
-    error = next(document.request_validator(schema).iter_errors(value), None)
+    validator = document.request_validator(schema)
+    # Most bodies fit, and to see that is quicker than to look for what does not.
+    error = None if validator.is_valid(value) else next(validator.iter_errors(value), None)
     if error is None:
         return None
     where = list(error.instance_path)
@@ -185,6 +193,9 @@ def _complaint(error: jsonschema_rs.ValidationError) -> str:
             return complaint or f"invalid {kind.format}"
         case "type":
             return f"invalid type: {_serde_type(value)}, expected {_expected(kind)}"
+        case "enum" if isinstance(value, int):
+            # The document's only enumeration of numbers.
+            return f"invalid block size {value}"
         case "enum":
             return f"unknown variant {json.dumps(value)}"
         case "minimum" | "maximum":
@@ -236,12 +247,16 @@ def _tagged_variant(document: Document, schema: JSON, value: JSON, where: list[s
 def _variant_for(document: Document, variants: Iterable[JSON], value: dict[str, JSON]) -> JSON | None:
     """The variant whose tag (a property with a single permitted value) the value carries."""
     for variant in variants:
-        resolved = document.resolve(variant)
-        tags = {
-            name: member["enum"][0]
-            for name, raw in resolved.get("properties", {}).items()
-            if len((member := document.resolve(raw)).get("enum", ())) == 1
-        }
+        tags = document.derived("tags", variant, lambda found: _tags(document, found))
         if tags and all(value.get(name) == tag for name, tag in tags.items()):
             return variant
     return None
+
+
+def _tags(document: Document, variant: JSON) -> dict[str, JSON]:
+    """The properties that have a single permitted value, and that value."""
+    return {
+        name: member["enum"][0]
+        for name, raw in document.resolve(variant).get("properties", {}).items()
+        if len((member := document.resolve(raw)).get("enum", ())) == 1
+    }

@@ -10,14 +10,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import re
+from collections.abc import Callable
 from importlib import resources
-from typing import Any
+from typing import Any, TypeVar
 
 import jsonschema_rs
 
 from capox.rack import names
 from capox.rack.json import JSON
+
+T = TypeVar("T")
 
 DOCUMENT = "nexus-2026081901.0.0.json"
 
@@ -113,8 +115,9 @@ class Document:
         }
         self._routes = _Routes(self.operations.values())
         self._plain = {name: _json_schema(schema) for name, schema in self.schemas.items()}
-        self._strict = self._plain | _STRICTER_IN_REQUESTS
-        self._validators: dict[tuple[str, str], jsonschema_rs.Validator] = {}
+        counted_later = {name: _without_counts(schema) for name, schema in self._plain.items()}
+        self._strict = counted_later | _STRICTER_IN_REQUESTS
+        self._derived: dict[tuple[str, int], tuple[JSON, Any]] = {}
 
     def route(self, path: str) -> tuple[dict[str, Operation], dict[str, str]]:
         """The operations at a path by method, and the values of the path's variables; both empty when there is none."""
@@ -122,11 +125,11 @@ class Document:
 
     def request_validator(self, schema: JSON) -> jsonschema_rs.Validator:
         """A validator for what comes in."""
-        return self._validator("request", schema)
+        return self.derived("request validator", schema, lambda found: self._compile(self._strict, found))
 
     def answer_validator(self, schema: JSON) -> jsonschema_rs.Validator:
         """A validator for what goes out."""
-        return self._validator("answer", schema)
+        return self.derived("answer validator", schema, lambda found: self._compile(self._plain, found))
 
     def resolve(self, schema: JSON) -> JSON:
         """Follow references and single-member `allOf`s to the schema that says something."""
@@ -138,15 +141,25 @@ class Document:
             else:
                 return schema
 
-    def _validator(self, direction: str, schema: JSON) -> jsonschema_rs.Validator:
-        key = (direction, json.dumps(schema, sort_keys=True))
-        if key not in self._validators:
-            components = self._strict if direction == "request" else self._plain
-            root = {**_json_schema(schema), "components": {"schemas": _reachable(components, schema)}}
-            self._validators[key] = jsonschema_rs.Draft202012Validator(
-                root, validate_formats=True, formats=names.FORMATS, offline=True
-            )
-        return self._validators[key]
+    def derived(self, what: str, schema: JSON, derive: Callable[[JSON], T]) -> T:
+        """What follows from a part of the document, worked out once.
+
+        Args:
+            what: what kind of thing it is.
+            schema: the very part of the document, since its identity is what is remembered.
+            derive: works it out.
+        """
+        key = (what, id(schema))
+        known = self._derived.get(key)
+        if known is None:
+            # The part is kept beside the result, so that nothing else can come to have its identity.
+            known = self._derived[key] = schema, derive(schema)
+        found: T = known[1]
+        return found
+
+    def _compile(self, components: dict[str, JSON], schema: JSON) -> jsonschema_rs.Validator:
+        root = {**_json_schema(schema), "components": {"schemas": _reachable(components, schema)}}
+        return jsonschema_rs.Draft202012Validator(root, validate_formats=True, formats=names.FORMATS, offline=True)
 
 
 @functools.cache
@@ -232,8 +245,18 @@ def _json_schema(schema: JSON) -> JSON:
     return out
 
 
+def _without_counts(schema: JSON) -> JSON:
+    """A schema without upper limits on the length of lists, which a rack checks after parsing, in words of its own."""
+    if isinstance(schema, list):
+        return [_without_counts(member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_counts(member) for key, member in schema.items() if key != "maxItems"}
+
+
 def _referent(schema: JSON) -> str:
-    return re.sub("^#/components/schemas/", "", schema["$ref"])
+    name: str = schema["$ref"].removeprefix("#/components/schemas/")
+    return name
 
 
 def _reachable(components: dict[str, JSON], schema: JSON) -> dict[str, JSON]:

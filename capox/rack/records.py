@@ -11,6 +11,7 @@ import datetime
 import ipaddress
 from typing import Literal
 
+from capox.rack.console import Console
 from capox.rack.json import JSON
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -20,7 +21,14 @@ Role = Literal["admin", "collaborator", "limited_collaborator", "viewer"]
 
 InstanceState = Literal["creating", "starting", "running", "stopping", "stopped", "rebooting", "failed"]
 DiskStateName = Literal[
-    "creating", "detached", "import_ready", "importing_from_bulk_writes", "finalizing", "attached", "faulted"
+    "creating",
+    "detached",
+    "import_ready",
+    "importing_from_bulk_writes",
+    "finalizing",
+    "maintenance",
+    "attached",
+    "faulted",
 ]
 
 
@@ -45,11 +53,20 @@ class Named:
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class Silo(Named):
-    """A tenant of the rack, with its quotas. A quota of None is unlimited for this purpose."""
+    """A tenant of the rack, with its quotas and what is in use of them (semantics 4.5).
+
+    Attributes:
+        provisioned_cpus: virtual CPUs of the instances that have a reservation on a sled.
+        provisioned_memory_bytes: memory of the same instances.
+        provisioned_storage_bytes: sizes of all disks and snapshots.
+    """
 
     quota_cpus: int
     quota_memory_bytes: int
     quota_storage_bytes: int
+    provisioned_cpus: int = 0
+    provisioned_memory_bytes: int = 0
+    provisioned_storage_bytes: int = 0
     parent: str = "fleet"
 
 
@@ -125,7 +142,7 @@ class Instance(InProject):
         ncpus: virtual CPUs.
         memory_bytes: memory.
         user_data: what cloud-init gets; the API never shows it.
-        ssh_keys: the public keys copied in at creation.
+        ssh_keys: ids of the SSH keys associated at creation; one that its owner deletes is no longer listed.
         state: the run state that the API shows.
         time_run_state_updated: when it last changed.
         boot_disk: the disk to boot from.
@@ -133,9 +150,11 @@ class Instance(InProject):
         cpu_platform: as requested; None takes any.
         enable_jumbo_frames: whether the primary NIC may use large frames.
         sled: where it has a reservation, from the beginning of a start to the end of a stop; None while stopped.
+        is_vmm_lost: its sled does not know it any more, and the rack has not noticed yet.
         is_meant_to_run: the intended state; a failed instance is restarted only when this holds.
         time_last_auto_restarted: when the rack last restarted it by itself.
         transitions: counts every change of direction, so that an act on the agenda can tell that it has been overtaken.
+        planned_restart: the count of transitions for which an automatic restart waits on the agenda.
         console: what the guest wrote to the serial console.
     """
 
@@ -151,10 +170,12 @@ class Instance(InProject):
     cpu_platform: str | None = None
     enable_jumbo_frames: bool = False
     sled: str | None = None
+    is_vmm_lost: bool = False
     is_meant_to_run: bool = False
     time_last_auto_restarted: datetime.datetime | None = None
     transitions: int = 0
-    console: bytearray = dataclasses.field(default_factory=bytearray, repr=False)
+    planned_restart: int | None = None
+    console: Console = dataclasses.field(default_factory=Console, repr=False)
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -162,7 +183,7 @@ class Disk(InProject):
     """A disk.
 
     `instance` is set while it is attached; `slot` orders the disks of an instance. Of imported blocks only their
-    number of bytes is kept.
+    number of bytes is kept. `sled` is where a local disk lies, from the first start of its instance on.
     """
 
     size_bytes: int
@@ -175,6 +196,7 @@ class Disk(InProject):
     snapshot: str | None = None
     read_only: bool = False
     imported_bytes: int = 0
+    sled: str | None = None
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -231,6 +253,58 @@ class VpcSubnet(Named):
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
+class InVpc(Named):
+    """A resource of a VPC that needs no more than that: a router or an internet gateway."""
+
+    vpc: str
+
+    @property
+    def parent(self) -> str:
+        """The VPC."""
+        return self.vpc
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class VpcRouter(InVpc):
+    """A router of a VPC. Every VPC has one of kind `system`."""
+
+    kind: Literal["system", "custom"]
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class RouterRoute(Named):
+    """A route of a router; destination and target are kept as the API shows them."""
+
+    router: str
+    kind: Literal["default", "vpc_subnet", "vpc_peering", "custom"]
+    destination: JSON
+    target: JSON
+
+    @property
+    def parent(self) -> str:
+        """The router."""
+        return self.router
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class InternetGateway(InVpc):
+    """A gateway through which a VPC's routes lead outside."""
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class InternetGatewayIpPool(Named):
+    """An IP pool attached to a gateway: replies leave only from addresses of such pools (semantics 7.4)."""
+
+    gateway: str
+    pool: str
+
+    @property
+    def parent(self) -> str:
+        """The gateway."""
+        return self.gateway
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
 class NetworkInterface(Named):
     """A NIC of an instance. An address of None means that it lacks that family."""
 
@@ -264,21 +338,30 @@ class IpPool(Named):
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class FloatingIp(InProject):
-    """A floating IP; `instance` is set while it is attached. `attached_at` orders an instance's addresses."""
+    """A floating IP.
+
+    Attributes:
+        ip: its address.
+        pool: the IP pool of that address.
+        instance: the instance to which it is attached, also while that begins and while it ends.
+        change: the number of the attach or detach that is under way; None when there is none.
+    """
 
     ip: IpAddress
     pool: str
     instance: str | None = None
+    change: int | None = None
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class EphemeralIp:
-    """An ephemeral address of an instance."""
+    """An ephemeral address of an instance; `change` is as a floating IP's."""
 
     id: str
     ip: IpAddress
     pool: str
     instance: str
+    change: int | None = None
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -313,12 +396,13 @@ class SubnetPool(Named):
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class ExternalSubnet(InProject):
-    """A routable prefix; `instance` is set while it is attached."""
+    """A routable prefix; `pool_member` is the prefix of the pool that it was cut from, the rest as a floating IP's."""
 
     subnet: IpNetwork
     pool: str
     pool_member: str
     instance: str | None = None
+    change: int | None = None
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
@@ -333,6 +417,8 @@ class Sled:
         is_reachable: an unreachable sled leaves its instances as they were, and acts on them end in 503.
         is_in_service: an expunged sled carries nothing and never comes back.
         instances: ids of the instances that have a reservation here.
+        reserved_cpus: virtual CPUs of these instances.
+        reserved_memory_bytes: memory of these instances.
     """
 
     id: str
@@ -343,3 +429,5 @@ class Sled:
     is_reachable: bool = True
     is_in_service: bool = True
     instances: set[str] = dataclasses.field(default_factory=set)
+    reserved_cpus: int = 0
+    reserved_memory_bytes: int = 0

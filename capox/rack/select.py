@@ -36,7 +36,7 @@ def _wording(label: str, either: str, *, comma: bool = False) -> Wording:
 INSTANCE = _wording("instance", "UUID")
 DISK = _wording("disk", "UUID")
 FLOATING_IP = _wording("Floating IP", "UUID")
-SNAPSHOT = _wording("snapshot", "UUID")
+SNAPSHOT = _wording("snapshot", "an ID", comma=True)
 VPC = _wording("vpc", "an ID", comma=True)
 ANTI_AFFINITY_GROUP = Wording(
     "when providing anti_affinity_group as an ID, project should not be specified",
@@ -97,8 +97,11 @@ def named_in(call: Call, table: Table[P], owner: records.Project, reference: str
     Raises:
         Refusal: 404 and 403 as for a project.
     """
-    by_id = names.is_uuid(reference)
-    found = table.by_id(reference) if by_id else table.by_name(owner.id, reference)
+    if names.is_uuid(reference):
+        reference = names.parse_uuid(reference)
+        found = table.by_id(reference)
+    else:
+        found = table.by_name(owner.id, reference)
     return visible(call, table, found, reference, need)
 
 
@@ -112,6 +115,22 @@ def visible(call: Call, table: Table[P], found: P | None, reference: str, need: 
     if found is None or owner is None or not call.actor.may("read", owner):
         raise missing(table.resource, reference)
     call.actor.require(need, owner)
+    return found
+
+
+def own_ssh_key(call: Call, reference: str) -> records.SshKey:
+    """The caller's own key of this name or id.
+
+    Raises:
+        Refusal: 404 when it is nobody's or somebody else's.
+    """
+    table, user = call.rack.ssh_keys, call.actor.user
+    if names.is_uuid(reference):
+        found = table.by_id(names.parse_uuid(reference))
+    else:
+        found = table.by_name(user.id, reference)
+    if found is None or found.user != user.id:
+        raise missing(table.resource, reference)
     return found
 
 

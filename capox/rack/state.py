@@ -10,16 +10,17 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import ipaddress
+import itertools
 import random
 import uuid
 from collections.abc import Callable
 from typing import Any
 
 from capox.rack import records
-from capox.rack.addresses import LowestFree
+from capox.rack.addresses import LowestFree, PortShares
 from capox.rack.clock import Agenda, Clock
 from capox.rack.document import Document
-from capox.rack.table import Table
+from capox.rack.table import Listing, Table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,10 @@ class Rack:
         self.images: Table[records.Image] = Table("image")
         self.vpcs: Table[records.Vpc] = Table("vpc")
         self.subnets: Table[records.VpcSubnet] = Table("vpc-subnet")
+        self.routers: Table[records.VpcRouter] = Table("vpc-router")
+        self.routes: Table[records.RouterRoute] = Table("router-route")
+        self.gateways: Table[records.InternetGateway] = Table("internet-gateway")
+        self.gateway_ip_pools: Table[records.InternetGatewayIpPool] = Table("internet-gateway-ip-pool")
         self.network_interfaces: Table[records.NetworkInterface] = Table("instance-network-interface")
         self.ip_pools: Table[records.IpPool] = Table("ip-pool")
         self.floating_ips: Table[records.FloatingIp] = Table("floating-ip")
@@ -92,6 +97,12 @@ class Rack:
         self.external_subnets: Table[records.ExternalSubnet] = Table("external-subnet")
         self.sleds: dict[str, records.Sled] = {}
 
+        # Room for distributed disks and snapshots, whatever the quotas say, and what they have taken of it.
+        self.storage_capacity_bytes: int | None = None
+        self.storage_allocated_bytes = 0
+        # The largest physical disk of a sled, which no local disk can exceed.
+        self.physical_disk_bytes: int | None = None
+
         # What belongs to an instance, by the instance's id, so that no look-up walks a whole project.
         self.disks_of: dict[str, dict[str, records.Disk]] = {}
         self.floating_ips_of: dict[str, dict[str, records.FloatingIp]] = {}
@@ -99,12 +110,18 @@ class Rack:
         self.snat_ips_of: dict[str, records.SnatIp] = {}
         self.groups_of: dict[str, dict[str, records.AntiAffinityGroup]] = {}
         self.external_subnets_of: dict[str, dict[str, records.ExternalSubnet]] = {}
-        # The NICs of a subnet, by the subnet's id.
-        self.network_interfaces_in: dict[str, dict[str, records.NetworkInterface]] = {}
+        # The NICs of a subnet, by the subnet's id, and the MAC addresses of all NICs as numbers.
+        self.network_interfaces_in: dict[str, Listing[records.NetworkInterface]] = {}
+        self.mac_addresses: set[int] = set()
 
-        # Addresses in use: of an IP pool by the pool's id, of a subnet by the subnet's id and the family.
+        # Addresses in use: of an IP pool by the pool's id, of a subnet by the subnet's id and the family, of a prefix
+        # of a subnet pool by the prefix's id; and the ports of the addresses of an IP pool that instances share.
         self.pool_addresses: dict[str, LowestFree] = {}
         self.subnet_addresses: dict[tuple[str, records.IpVersion], LowestFree] = {}
+        self.subnet_pool_addresses: dict[str, LowestFree] = {}
+        self.snat_shares: dict[str, PortShares] = {}
+        # Numbers the attaches and detaches of external addresses; see `records.FloatingIp.change`.
+        self.address_changes = itertools.count(1)
 
     def now(self) -> datetime.datetime:
         """The rack's wall clock."""
@@ -136,12 +153,15 @@ class Rack:
     def add_ip_pool(self, pool: records.IpPool) -> records.IpPool:
         """Add a pool and the addresses that it hands out."""
         self.ip_pools.insert(pool)
-        self.pool_addresses[pool.id] = LowestFree([(int(first), int(last)) for first, last in pool.ranges])
+        addresses = LowestFree([(int(first), int(last)) for first, last in pool.ranges])
+        self.pool_addresses[pool.id] = addresses
+        self.snat_shares[pool.id] = PortShares(addresses)
         return pool
 
     def add_subnet(self, subnet: records.VpcSubnet) -> records.VpcSubnet:
         """Add a subnet and the addresses that its NICs get: all but the first five and the last (semantics 7.3)."""
         self.subnets.insert(subnet)
+        self.network_interfaces_in[subnet.id] = Listing()
         v4, v6 = subnet.ipv4_block, subnet.ipv6_block
         self.subnet_addresses[subnet.id, "v4"] = LowestFree([(int(v4[5]), int(v4[-2]))])
         self.subnet_addresses[subnet.id, "v6"] = LowestFree([(int(v6[5]), int(v6[-1]) - 1)])
@@ -150,6 +170,7 @@ class Rack:
     def remove_subnet(self, subnet: records.VpcSubnet) -> None:
         """Take a subnet away, with its address book."""
         self.subnets.delete(subnet)
+        del self.network_interfaces_in[subnet.id]
         del self.subnet_addresses[subnet.id, "v4"]
         del self.subnet_addresses[subnet.id, "v6"]
 

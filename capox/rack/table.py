@@ -39,6 +39,8 @@ class Record(Protocol):
 
 R = TypeVar("R", bound=Record)
 
+_BEHIND_EVERY_ID = "g"  # ids are hexadecimal digits and hyphens
+
 
 class Table(Generic[R]):
     """The records of one resource.
@@ -65,11 +67,13 @@ class Table(Generic[R]):
         Raises:
             Refusal: its name is taken (400 ObjectAlreadyExists).
         """
-        names = self._names.setdefault(record.parent, SortedDict())
+        if record.parent not in self._ids:
+            self._names[record.parent], self._ids[record.parent] = SortedDict(), SortedDict()
+        names = self._names[record.parent]
         if record.name in names:
             raise errors.already_exists(self.resource, record.name)
         names[record.name] = record
-        self._ids.setdefault(record.parent, SortedDict())[record.id] = record
+        self._ids[record.parent][record.id] = record
         self._by_id[record.id] = record
         return record
 
@@ -105,7 +109,8 @@ class Table(Generic[R]):
 
     def of(self, parent: str) -> list[R]:
         """All records of a parent, by name."""
-        return list(self._names.get(parent, SortedDict()).values())
+        names = self._names.get(parent)
+        return [] if names is None else list(names.values())
 
     def count(self, parent: str) -> int:
         """How many records a parent has."""
@@ -126,3 +131,50 @@ class Table(Generic[R]):
         low, high = (None, after) if reverse else (after, None)
         for key in index.irange(low, high, inclusive=(False, False), reverse=reverse):
             yield index[key]
+
+
+class Listing(Generic[R]):
+    """Records listed under something that is not their parent, such as the NICs of a subnet.
+
+    Names need not be unique here. A page costs O(log n) and what is on it, in every order.
+    """
+
+    def __init__(self) -> None:
+        self._ids: SortedDict[str, R] = SortedDict()
+        self._names: SortedDict[tuple[str, str], R] = SortedDict()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(list(self._ids.values()))
+
+    def insert(self, record: R) -> None:
+        """Add a record."""
+        self._ids[record.id] = record
+        self._names[record.name, record.id] = record
+
+    def delete(self, record: R) -> None:
+        """Take a record out."""
+        del self._ids[record.id]
+        del self._names[record.name, record.id]
+
+    def walk(self, order: str, after: str | None) -> Iterator[R]:
+        """The records in an order, from behind a key on.
+
+        As on a real rack the place in an order by name is kept as a bare name, so that of records that share one those
+        behind the edge of a page are passed over.
+
+        Args:
+            order: `name_ascending`, `name_descending` or `id_ascending`.
+            after: the last name or id that was seen; absent, from the beginning.
+        """
+        if order == "id_ascending":
+            for key in self._ids.irange(after, None, inclusive=(False, False)):
+                yield self._ids[key]
+            return
+        reverse = order == "name_descending"
+        low = (after, _BEHIND_EVERY_ID) if after is not None and not reverse else None
+        high = (after, "") if after is not None and reverse else None
+        for name_and_id in self._names.irange(low, high, inclusive=(False, False), reverse=reverse):
+            yield self._names[name_and_id]

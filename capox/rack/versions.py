@@ -7,6 +7,7 @@ answer keeps today's shape, which holds for the older versions in all that this 
 
 from __future__ import annotations
 
+import functools
 import re
 
 from capox.rack import errors
@@ -15,7 +16,12 @@ from capox.rack.json import JSON
 _SEMVER = re.compile(r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")
 
 # The version from which an operation exists, where that is not the first.
-_OPERATION_SINCE = {"ip_pool_list": 2026020900, "ip_pool_view": 2026020900}
+_OPERATION_SINCE = {
+    **dict.fromkeys(("ip_pool_list", "ip_pool_view", "subnet_pool_list", "subnet_pool_view"), 2026020900),
+    **dict.fromkeys((f"external_subnet_{verb}" for verb in ("list", "create", "view", "update", "delete")), 2026011601),
+    **dict.fromkeys(("external_subnet_attach", "external_subnet_detach"), 2026011601),
+    "instance_external_subnet_list": 2026013000,
+}
 
 _DUAL_STACK_INTERFACES_SINCE = 2026010300
 _ADDRESS_ALLOCATOR_SINCE = 2026012200
@@ -55,6 +61,10 @@ def translate(version: int, operation_id: str, body: JSON) -> JSON:
             body["external_ips"] = [_old_external_ip(entry) for entry in body["external_ips"]]
         if version < _DISK_BACKEND_SINCE:
             body = _old_instance_disks(body)
+    elif operation_id == "instance_network_interface_create" and version < _DUAL_STACK_INTERFACES_SINCE:
+        body = _old_interface(body)
+    elif operation_id == "instance_ephemeral_ip_attach" and version < _ADDRESS_ALLOCATOR_SINCE:
+        body = _old_ephemeral_ip(body)
     elif operation_id == "floating_ip_create" and version < _ADDRESS_ALLOCATOR_SINCE:
         body = _old_floating_ip(body)
     elif operation_id == "disk_create" and version < _DISK_BACKEND_SINCE:
@@ -62,6 +72,7 @@ def translate(version: int, operation_id: str, body: JSON) -> JSON:
     return body
 
 
+@functools.lru_cache(maxsize=128)
 def _key(version: str) -> tuple[int, int, int]:
     major, minor, patch = re.split(r"[.+-]", version)[:3]
     return int(major), int(minor), int(patch)
@@ -92,9 +103,15 @@ def _old_interface(interface: JSON) -> JSON:
 
 def _old_external_ip(entry: JSON) -> JSON:
     """Before pool selectors, an ephemeral address named its `pool`."""
-    if not isinstance(entry, dict) or entry.get("type") != "ephemeral" or "pool_selector" in entry:
+    if not isinstance(entry, dict) or entry.get("type") != "ephemeral":
         return entry
-    return {"type": "ephemeral", "pool_selector": _selector(entry.get("pool"), entry.get("ip_version"))}
+    return {"type": "ephemeral"} | _old_ephemeral_ip(entry)
+
+
+def _old_ephemeral_ip(body: dict[str, JSON]) -> dict[str, JSON]:
+    if "pool_selector" in body:
+        return body
+    return {"pool_selector": _selector(body.get("pool"), body.get("ip_version"))}
 
 
 def _old_floating_ip(body: dict[str, JSON]) -> dict[str, JSON]:
@@ -114,9 +131,10 @@ def _old_floating_ip(body: dict[str, JSON]) -> dict[str, JSON]:
 
 
 def _selector(pool: JSON, ip_version: JSON) -> JSON:
-    if pool is not None:
-        return {"type": "explicit", "pool": pool}
-    return {"type": "auto", "ip_version": ip_version}
+    if pool is None:
+        return {"type": "auto", "ip_version": ip_version}
+    # A version beside a pool is no part of today's form; it has to be that of the pool (semantics 6).
+    return {"type": "explicit", "pool": pool} | ({} if ip_version is None else {"ip_version": ip_version})
 
 
 def _old_instance_disks(body: dict[str, JSON]) -> dict[str, JSON]:

@@ -2,6 +2,52 @@
 
 from __future__ import annotations
 
-from capox.rack.operations import projects, serial_console, session
+from capox.rack.operations import (
+    anti_affinity_groups,
+    disk_imports,
+    disks,
+    external_ips,
+    external_subnets,
+    floating_ips,
+    images,
+    instance_power,
+    instance_ssh_keys,
+    instances,
+    internet_gateways,
+    ip_pools,
+    network_interfaces,
+    projects,
+    serial_console,
+    session,
+    snapshots,
+    utilization,
+    vpc_firewall_rules,
+    vpc_routers,
+    vpc_subnets,
+    vpcs,
+)
 
-__all__ = ["projects", "serial_console", "session"]
+__all__ = [
+    "anti_affinity_groups",
+    "disk_imports",
+    "disks",
+    "external_ips",
+    "external_subnets",
+    "floating_ips",
+    "images",
+    "instance_power",
+    "instance_ssh_keys",
+    "instances",
+    "internet_gateways",
+    "ip_pools",
+    "network_interfaces",
+    "projects",
+    "serial_console",
+    "session",
+    "snapshots",
+    "utilization",
+    "vpc_firewall_rules",
+    "vpc_routers",
+    "vpc_subnets",
+    "vpcs",
+]

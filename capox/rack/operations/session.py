@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from capox.rack import names, records, select, views
+from capox.rack import records, select, views
 from capox.rack.call import Call, check_description, operation
 from capox.rack.json import JSON
 
@@ -33,7 +33,7 @@ def current_user_view(call: Call) -> JSON:
 @operation
 def current_user_ssh_key_list(call: Call) -> JSON:
     """`GET /v1/me/ssh-keys`."""
-    return call.page(call.rack.ssh_keys, call.actor.user.id, _ssh_key_view)
+    return call.page(call.rack.ssh_keys, call.actor.user.id, ssh_key_view)
 
 
 @operation
@@ -46,33 +46,21 @@ def current_user_ssh_key_create(call: Call) -> JSON:
         user=call.actor.user.id,
         public_key=body["public_key"],
     )
-    return _ssh_key_view(call.rack.ssh_keys.insert(record))
+    return ssh_key_view(call.rack.ssh_keys.insert(record))
 
 
 @operation
 def current_user_ssh_key_view(call: Call) -> JSON:
     """`GET /v1/me/ssh-keys/{ssh_key}`."""
-    return _ssh_key_view(own_ssh_key(call, call.path["ssh_key"]))
+    return ssh_key_view(select.own_ssh_key(call, call.path["ssh_key"]))
 
 
 @operation
 def current_user_ssh_key_delete(call: Call) -> JSON:
     """`DELETE /v1/me/ssh-keys/{ssh_key}`."""
-    call.rack.ssh_keys.delete(own_ssh_key(call, call.path["ssh_key"]))
+    call.rack.ssh_keys.delete(select.own_ssh_key(call, call.path["ssh_key"]))
 
 
-def own_ssh_key(call: Call, reference: str) -> records.SshKey:
-    """The caller's own key of this name or id.
-
-    Raises:
-        Refusal: 404 when it is nobody's or somebody else's.
-    """
-    table, user = call.rack.ssh_keys, call.actor.user
-    found = table.by_id(reference) if names.is_uuid(reference) else table.by_name(user.id, reference)
-    if found is None or found.user != user.id:
-        raise select.missing(table.resource, reference)
-    return found
-
-
-def _ssh_key_view(record: records.SshKey) -> JSON:
+def ssh_key_view(record: records.SshKey) -> JSON:
+    """Schema `SshKey`."""
     return views.identity(record) | {"public_key": record.public_key, "silo_user_id": record.user}
