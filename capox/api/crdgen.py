@@ -1,4 +1,4 @@
-"""Makes `crds/*.yaml` and `docs/reference/api.md` from the models.
+"""Makes `crds/*.yaml`, the policy for machine specs and `docs/reference/api.md` from the models.
 
     python -m capox.api.crdgen            writes the files
     python -m capox.api.crdgen --check    changes nothing; fails when a file is not what the models say
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import yaml
 
+from capox.api.admission import machine_spec_policy
 from capox.api.reference import reference_page
 from capox.api.resource import CUSTOM_RESOURCES, CustomResource, PrinterColumn
 from capox.api.structural import structural_schema, without_private_keywords
@@ -88,6 +89,7 @@ def generated_files(resources: Sequence[CustomResource] = CUSTOM_RESOURCES) -> d
         "resources": sorted(f"{resource.plural}.yaml" for resource in resources),
     }
     files["crds/kustomization.yaml"] = _HEADER + _to_yaml(kustomization)
+    files["config/admission/machine_spec.yaml"] = _HEADER + "---\n".join(map(_to_yaml, machine_spec_policy()))
     schemas = {resource: structural_schema(resource.model) for resource in resources}
     files["docs/reference/api.md"] = reference_page(schemas, command=COMMAND)
     return files

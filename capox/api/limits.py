@@ -184,7 +184,7 @@ def dns_name_or_address(*, optional: bool = False) -> Limits:
 
 def quantity_of_resource() -> Limits:
     """Limit a quantity to what a Node can offer of a resource: not less than nothing."""
-    must_hold = "isQuantity(string(self)) && quantity(string(self)).sign() >= 0"
+    must_hold = "isQuantity(string(self)) && sign(quantity(string(self))) >= 0"
     message = '"\'" + string(self) + "\' is not an amount of a resource, such as 4 or 8Gi"'
     return Limits({}, (CelRule(must_hold, message),), "0 or more")
 

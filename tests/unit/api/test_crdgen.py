@@ -17,6 +17,7 @@ def test_generation_repeats_itself() -> None:
 def test_every_kind_has_a_file_and_the_kustomization_names_them() -> None:
     """config/ refers to the folder, so the folder knows its files."""
     assert sorted(FILES) == [
+        "config/admission/machine_spec.yaml",
         "crds/kustomization.yaml",
         "crds/oxideclusters.yaml",
         "crds/oxideclustertemplates.yaml",

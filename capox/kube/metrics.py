@@ -1,0 +1,197 @@
+"""The metrics of capox, under the names that controller-runtime has made common, so that existing dashboards work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+
+__all__ = ["OUTCOMES", "EventMetrics", "LeaseMetrics", "QueueMetrics", "Registry", "WatchMetrics"]
+
+OUTCOMES: Final = ("success", "requeue_after", "error")
+"""How a pass can end; a counter of each is there from the start, at 0."""
+
+_SECONDS_BUCKETS: Final = (0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+class Registry(CollectorRegistry):
+    """Where a process's metrics are; one a process, given to whoever counts, never global."""
+
+    content_type: Final = CONTENT_TYPE_LATEST
+    """The media type of `render`."""
+
+    def __init__(self) -> None:
+        # The times at which series began are nobody's question here, and would double their number.
+        disable_created_metrics()
+        super().__init__()
+
+    def render(self) -> bytes:
+        """Give all metrics in Prometheus' text format."""
+        return generate_latest(self)
+
+    def value(self, sample: str, /, **labels: str) -> float | None:
+        """Give one sample, or None when there is no such series."""
+        return self.get_sample_value(sample, labels)
+
+
+class QueueMetrics:
+    """Counts what the work queues do.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._reconciles = Counter(
+            "controller_runtime_reconcile",
+            "Number of passes of a controller, by how they ended.",
+            ("controller", "result"),
+            registry=registry,
+        )
+        self._errors = Counter(
+            "controller_runtime_reconcile_errors", "Passes that failed.", ("controller",), registry=registry
+        )
+        self._seconds = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "How long a pass of a controller took.",
+            ("controller",),
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self._workers = Gauge(
+            "controller_runtime_max_concurrent_reconciles",
+            "How many passes of a controller may run at once.",
+            ("controller",),
+            registry=registry,
+        )
+        self._active = Gauge(
+            "controller_runtime_active_workers", "Passes that run now.", ("controller",), registry=registry
+        )
+        self._depth = Gauge("workqueue_depth", "Keys that wait for a worker.", ("name",), registry=registry)
+        self._adds = Counter("workqueue_adds", "Keys that were queued.", ("name",), registry=registry)
+        self._retries = Counter("workqueue_retries", "Keys that failed and come back.", ("name",), registry=registry)
+        self._waits = Histogram(
+            "workqueue_queue_duration_seconds",
+            "How long a key waited for a worker.",
+            ("name",),
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self._longest = Gauge(
+            "workqueue_longest_running_processor_seconds",
+            "How long the longest of the present passes has run.",
+            ("name",),
+            registry=registry,
+        )
+
+    def register(self, name: str, workers: int, longest_seconds: Callable[[], float]) -> None:
+        """Have all series of a queue from the start, at 0, so that a rate over them is never missing."""
+        for outcome in OUTCOMES:
+            self._reconciles.labels(name, outcome)
+        for metric in (self._errors, self._seconds, self._active, self._depth, self._adds, self._retries, self._waits):
+            metric.labels(name)
+        self._workers.labels(name).set(workers)
+        self._longest.labels(name).set_function(longest_seconds)
+
+    def on_add(self, name: str, depth: int) -> None:
+        """A key was queued."""
+        self._adds.labels(name).inc()
+        self._depth.labels(name).set(depth)
+
+    def on_take(self, name: str, waited_seconds: float, depth: int, active: int) -> None:
+        """A worker has taken a key."""
+        self._waits.labels(name).observe(waited_seconds)
+        self._depth.labels(name).set(depth)
+        self._active.labels(name).set(active)
+
+    def on_retry(self, name: str) -> None:
+        """A key failed."""
+        self._errors.labels(name).inc()
+        self._retries.labels(name).inc()
+
+    def on_done(self, name: str, outcome: str, seconds: float, active: int) -> None:
+        """A pass has ended."""
+        self._reconciles.labels(name, outcome).inc()
+        self._seconds.labels(name).observe(seconds)
+        self._active.labels(name).set(active)
+
+
+class WatchMetrics:
+    """Counts what comes from the watches.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._events = Counter(
+            "capox_watch_events", "Objects that the watches have told of.", ("kind",), registry=registry
+        )
+        self._relists = Counter(
+            "capox_relists", "Periodic lists of all objects.", ("kind", "result"), registry=registry
+        )
+
+    def register(self, kind: str) -> None:
+        """Have all series of a kind from the start."""
+        self._events.labels(kind)
+        for result in ("success", "error"):
+            self._relists.labels(kind, result)
+
+    def on_event(self, kind: str) -> None:
+        """A watch has told of an object."""
+        self._events.labels(kind).inc()
+
+    def on_relist(self, kind: str, *, is_success: bool) -> None:
+        """A periodic list has ended."""
+        self._relists.labels(kind, "success" if is_success else "error").inc()
+
+
+class LeaseMetrics:
+    """Tells which Leases this process holds.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._holding = Gauge(
+            "leader_election_master_status",
+            "Whether this process holds a Lease.",
+            ("name",),
+            registry=registry,
+        )
+
+    def on_change(self, name: str, *, is_held: bool) -> None:
+        """A Lease was taken or lost."""
+        self._holding.labels(name).set(1 if is_held else 0)
+
+
+class EventMetrics:
+    """Counts what became of Events.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    RESULTS: Final = ("sent", "repeated", "dropped", "refused")
+    """Sent as a new Event, as one more of a known one, dropped by a limit, or refused by the API."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._events = Counter(
+            "capox_events", "Events for people, by what became of them.", ("result",), registry=registry
+        )
+        for result in self.RESULTS:
+            self._events.labels(result)
+
+    def on_event(self, result: str) -> None:
+        """An Event has come to its end."""
+        self._events.labels(result).inc()

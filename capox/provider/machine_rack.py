@@ -1,0 +1,227 @@
+"""One machine on the rack: what is seen of it, and the one call that a step is.
+
+Lists are shared with every other machine of the project; a single object is read by id only to prove its absence. What
+this process has just done is remembered, so that no reading from before is used to judge it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+from uuid import UUID
+
+from capox.api.v1alpha1 import DiskRecord, MachineAddress, OxideCluster, OxideMachine
+from capox.ownership import parse_mark
+from capox.oxide import models
+from capox.oxide.errors import ObjectNotFound
+from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
+from capox.oxide.snapshots import InstanceSnapshot, ObservedInstance
+from capox.provider import names
+from capox.provider.machine_instance import DEFAULT_NETWORK
+from capox.provider.machine_plan import Identity, Observation
+from capox.provider.racks import Project
+
+__all__ = ["CREATE_SETTLES_SECONDS", "Acts", "MachineRack"]
+
+CREATE_SETTLES_SECONDS: Final = 60.0
+"""How long after an unanswered instance_create the instance may still appear (semantics 1.3, 10)."""
+
+
+@dataclasses.dataclass(slots=True)
+class Acts:
+    """What this process has done to a machine; empty after a restart, when every reading is newer than all acts.
+
+    Attributes:
+        last: Right after the last act was answered, or given up; readings that began before say nothing about it.
+        unanswered_at: On the clock, when an instance_create was given up whose outcome is not known.
+        starts: How often the instance was started without staying up since.
+        started_at: On the clock, when it was last started.
+    """
+
+    last: Moment | None = None
+    unanswered_at: float | None = None
+    starts: int = 0
+    started_at: float | None = None
+
+
+class MachineRack:
+    """A machine's view of its project.
+
+    Args:
+        project: The project.
+        machine: The OxideMachine.
+        identity: Which things are the machine's.
+        acts: What this process has done; updated by whoever acts.
+    """
+
+    def __init__(self, project: Project, machine: OxideMachine, identity: Identity, acts: Acts) -> None:
+        self._project = project
+        self._machine = machine
+        self._identity = identity
+        self._acts = acts
+
+    async def instances(self, max_age_seconds: float) -> InstanceSnapshot:
+        """A reading of the project's instances that is new enough, and newer than the last act.
+
+        Raises:
+            OxideError: It failed.
+        """
+        shared = self._project.inventory.instances
+        reading = await shared.recent(max_age_seconds)
+        if self._acts.last is not None and reading.began <= self._acts.last:
+            reading = await shared.fresh_since(self._acts.last)
+        return reading
+
+    async def observe_present(self, max_age_seconds: float) -> Observation:
+        """What there is of a machine that is to exist.
+
+        Raises:
+            OxideError: It could not be found out.
+        """
+        reading = await self.instances(max_age_seconds)
+        instance = self._find(reading)
+        proven = instance is None and (self._identity.instance_id is None or await self._is_gone(reading))
+        return Observation(instance=instance, is_absence_proven=proven)
+
+    async def observe_absent(self, started_seconds: float) -> Observation:
+        """What is left of a machine that is to go.
+
+        Args:
+            started_seconds: When this process began: what an earlier one sent just before may still be under way.
+
+        Raises:
+            OxideError: It could not be found out.
+        """
+        reading = await self.instances(TRANSITION_SECONDS)
+        instance = self._find(reading)
+        if self._identity.instance_id is None:
+            # Without an id, absence is a matter of the name, and a request under way may still bring it.
+            since = self._acts.unanswered_at
+            last_possible = started_seconds if since is None else since
+            proven = instance is None and reading.began.seconds - last_possible >= CREATE_SETTLES_SECONDS
+        else:
+            proven = instance is None and await self._is_gone(reading)
+        disks: tuple[models.Disk, ...] | None = None
+        if self._machine.status.disks is not None or proven:
+            disks = await self._recorded_disks() if instance is None else ()
+        return Observation(
+            instance=instance,
+            is_absence_proven=proven,
+            recorded_disks=disks,
+            is_endpoint_holder=instance is not None and await self._is_endpoint_holder(instance),
+        )
+
+    async def attached_disks(self, instance_id: UUID) -> tuple[DiskRecord, ...]:
+        """The machine's own disks among those attached to its instance, but for those that are to be retained.
+
+        Its own are those that bear the deterministic names.
+
+        Raises:
+            OxideError: They could not be read.
+        """
+        own = self._disk_names()
+        return tuple(
+            DiskRecord(id=str(disk.id), name=disk.name)
+            for disk in await self._project.client.instance_disk_list(instance_id).all()
+            if disk.name in own
+        )
+
+    async def addresses(self, instance: ObservedInstance, cluster: OxideCluster) -> tuple[MachineAddress, ...]:
+        """The instance's addresses: host name, private addresses with the primary NIC first, external ones.
+
+        Raises:
+            OxideError: They could not be read.
+        """
+        vpc = cluster.spec.vpc or DEFAULT_NETWORK
+        primary = self._machine.spec.subnet or cluster.spec.subnet or DEFAULT_NETWORK
+        subnets = [primary, *(interface.subnet for interface in self._machine.spec.network_interfaces)]
+        found = [MachineAddress(type="Hostname", address=instance.hostname)]
+        for subnet in subnets:
+            shared = self._project.inventory.network_interfaces(await self._project.subnet_id(vpc, subnet))
+            reading = await shared.recent()
+            if not reading.of_instance(instance.id):
+                reading = await shared.fresh_since(self._acts.last or self._project.inventory.now())
+            found += [
+                MachineAddress(type="InternalIP", address=str(address))
+                for interface in reading.of_instance(instance.id)
+                for address in interface.addresses
+            ]
+        if self._machine.spec.ip_pool is not None:
+            found += [
+                MachineAddress(type="ExternalIP", address=str(external.ip))
+                for external in await self._project.client.instance_external_ip_list(instance.id).all()
+                if isinstance(external, models.EphemeralIp)
+            ]
+        return tuple(found)
+
+    def acted(self) -> None:
+        """Remember that something was done just now."""
+        self._acts.last = self._project.inventory.now()
+
+    def _find(self, reading: InstanceSnapshot) -> ObservedInstance | None:
+        if self._identity.instance_id is not None:
+            return reading.by_id(self._identity.instance_id)
+        return reading.by_name(self._identity.name)
+
+    async def _is_gone(self, reading: InstanceSnapshot) -> bool:
+        """Whether the recorded instance is gone for certain.
+
+        A complete list without it shows that the project could be seen; its own id not being found shows that the list
+        was not wrong (C-IM-11).
+        """
+        assert self._identity.instance_id is not None
+        if reading.by_id(self._identity.instance_id) is not None:
+            return False
+        try:
+            await self._project.client.instance_view(self._identity.instance_id)
+        except ObjectNotFound:
+            return True
+        return False
+
+    async def _recorded_disks(self) -> tuple[models.Disk, ...]:
+        """Those of the machine's disks that still exist."""
+        records = self._machine.status.disks
+        if records is None:
+            return await self._marked_disks()
+        found = []
+        missing = []
+        for record in records:
+            try:
+                found.append(await self._project.client.disk_view(UUID(record.id)))
+            except ObjectNotFound:
+                missing.append(UUID(record.id))
+        if missing and not found:
+            # The last word on absence is a list: an id alone can be hidden.
+            shared = self._project.inventory.disks
+            reading = await shared.fresh_since(self._acts.last or self._project.inventory.now())
+            hidden = [disk_id for disk_id in missing if reading.by_id(disk_id) is not None]
+            found = [await self._project.client.disk_view(disk_id) for disk_id in hidden]
+        return tuple(found)
+
+    async def _marked_disks(self) -> tuple[models.Disk, ...]:
+        """Disks that nobody recorded, found by their names and taken for ours only by their marks."""
+        own = self._disk_names()
+        shared = self._project.inventory.disks
+        reading = await shared.fresh_since(self._acts.last) if self._acts.last else await shared.recent(0)
+        found = []
+        for name in own:
+            disk = reading.by_name(name)
+            mark = parse_mark(disk.description) if disk is not None else None
+            if disk is not None and mark is not None and mark.uid == self._identity.uid:
+                found.append(await self._project.client.disk_view(disk.id))
+        return tuple(found)
+
+    async def _is_endpoint_holder(self, instance: ObservedInstance) -> bool:
+        """Whether a floating IP of the cluster's endpoint is still on the instance."""
+        reading = await self._project.inventory.floating_ips.recent()
+        marks = (parse_mark(floating_ip.description) for floating_ip in reading.of_instance(instance.id))
+        return any(mark is not None and mark.kind == "OxideCluster" for mark in marks)
+
+    def _disk_names(self) -> frozenset[str]:
+        metadata = self._machine.metadata
+        data = (
+            names.data_disk_name(index, metadata.namespace, metadata.name)
+            for index, disk in enumerate(self._machine.spec.data_disks)
+            if disk.reclaim_policy != "Retain"
+        )
+        return frozenset({names.boot_disk_name(metadata.namespace, metadata.name), *data})

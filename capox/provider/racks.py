@@ -1,0 +1,212 @@
+"""The racks that the controllers work on: one client a credential, one shared observation a project.
+
+A project's `Watch` is what keeps reads from growing with the fleet: it reads the project's lists at one pace, fast
+while somebody waits for a change and slow at rest, and wakes only those objects whose part of the picture has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from capox.kube.workqueue import Request
+from capox.oxide.client import OxideClient
+from capox.oxide.clock import Clock
+from capox.oxide.errors import OxideError
+from capox.oxide.inventory import ProjectInventory
+from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS
+from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
+from capox.oxide.token_bucket import TokenBuckets
+from capox.provider.credentials import Credentials
+
+__all__ = ["Interest", "Project", "Racks", "Sight", "Watch"]
+
+_SUBNET_KEPT_SECONDS: Final = 600.0
+"""How long a subnet's id is believed; a name can come to mean another subnet."""
+
+Sight = tuple[object, ...]
+"""What an object saw of its part of the picture; two equal sights mean that nothing has changed for it."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Interest:
+    """What an object waits for.
+
+    Attributes:
+        look: Gives the object's part of the picture.
+        sight: What it saw last.
+        is_in_transition: Whether a change is expected soon, so that the lists are read fast.
+        wake: Called once when the sight has changed; the interest is over then.
+    """
+
+    look: Callable[[InstanceSnapshot, FloatingIpSnapshot], Sight]
+    sight: Sight
+    is_in_transition: bool
+    wake: Callable[[], None]
+
+
+class Watch:
+    """Reads a project's lists and wakes those whose sight has changed.
+
+    Args:
+        inventory: The lists.
+        clock: The time that the pace goes by.
+    """
+
+    def __init__(self, inventory: ProjectInventory, clock: Clock) -> None:
+        self._inventory = inventory
+        self._clock = clock
+        self._interests: dict[tuple[str, Request], Interest] = {}
+        self._hurry = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def expect(self, controller: str, request: Request, interest: Interest) -> None:
+        """Wake an object when its part of the picture is another than this; replaces what it expected before."""
+        self._interests[controller, request] = interest
+        if interest.is_in_transition:
+            self._hurry.set()
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def forget(self, controller: str, request: Request) -> None:
+        """Expect nothing for an object any more."""
+        self._interests.pop((controller, request), None)
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._pause()
+            try:
+                instances = await self._inventory.instances.recent(TRANSITION_SECONDS)
+                floating_ips = await self._floating_ips()
+            except OxideError as error:
+                structlog.get_logger().warning("Reading the project failed", error=str(error))
+                continue
+            for key, interest in list(self._interests.items()):
+                if interest.look(instances, floating_ips) != interest.sight and self._interests.get(key) is interest:
+                    del self._interests[key]
+                    interest.wake()
+
+    async def _pause(self) -> None:
+        """Sleep for as long as the pace says; somebody who begins to wait cuts the long sleep short."""
+        self._hurry.clear()
+        if any(interest.is_in_transition for interest in self._interests.values()):
+            await self._clock.sleep(TRANSITION_SECONDS)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECONDS):
+                await self._hurry.wait()
+                await self._clock.sleep(TRANSITION_SECONDS)
+
+    async def _floating_ips(self) -> FloatingIpSnapshot:
+        """Floating IPs change when we change them; between our own acts the pace at rest is enough."""
+        return await self._inventory.floating_ips.recent(REST_SECONDS)
+
+
+class Project:
+    """A project of a rack, seen with one set of credentials.
+
+    Args:
+        client: The client that has the credentials.
+        name: The project's name or id.
+        clock: The time that everything goes by.
+    """
+
+    def __init__(self, client: OxideClient, name: str, clock: Clock) -> None:
+        self.client = client
+        self.name = name
+        self.inventory = ProjectInventory(client, name, clock=clock)
+        self.watch = Watch(self.inventory, clock)
+        self._clock = clock
+        self._subnets: dict[tuple[str, str], tuple[UUID, float]] = {}
+
+    async def subnet_id(self, vpc: str, subnet: str) -> UUID:
+        """The id of a subnet by name.
+
+        Raises:
+            OxideError: It could not be read.
+        """
+        known = self._subnets.get((vpc, subnet))
+        now = self._clock.monotonic()
+        if known is not None and now - known[1] < _SUBNET_KEPT_SECONDS:
+            return known[0]
+        found = await self.client.vpc_subnet_view(subnet, vpc=vpc, project=self.name)
+        self._subnets[vpc, subnet] = (found.id, now)
+        return found.id
+
+    async def aclose(self) -> None:
+        """Stop observing."""
+        await self.watch.aclose()
+        await self.inventory.aclose()
+
+
+class Racks:
+    """The source of projects by credentials.
+
+    Args:
+        buckets: The token buckets, one a rack.
+        clock: The time that everything goes by.
+        connect: Makes a client; another one for tests that run within one process.
+    """
+
+    def __init__(
+        self,
+        buckets: TokenBuckets,
+        clock: Clock,
+        connect: Callable[[Credentials, TokenBuckets, Clock], OxideClient] | None = None,
+    ) -> None:
+        self._buckets = buckets
+        self._clock = clock
+        self._connect = connect or _connect
+        self._clients: dict[str, OxideClient] = {}
+        self._projects: dict[tuple[str, str], Project] = {}
+
+    def project(self, credentials: Credentials, name: str) -> Project:
+        """The project of this name or id as these credentials see it.
+
+        Raises:
+            ValueError: The credentials hold an address, a token or a certificate that cannot be one.
+        """
+        key = _digest(credentials)
+        if (key, name) not in self._projects:
+            if key not in self._clients:
+                self._clients[key] = self._connect(credentials, self._buckets, self._clock)
+            self._projects[key, name] = Project(self._clients[key], name, self._clock)
+        return self._projects[key, name]
+
+    async def aclose(self) -> None:
+        """Stop observing and close all connections."""
+        for project in self._projects.values():
+            await project.aclose()
+        for client in self._clients.values():
+            await client.aclose()
+
+
+def _connect(credentials: Credentials, buckets: TokenBuckets, clock: Clock) -> OxideClient:
+    return OxideClient(
+        host=credentials.host,
+        token=credentials.token,
+        ca=credentials.ca,
+        bucket=buckets.of(credentials.host),
+        clock=clock,
+    )
+
+
+def _digest(credentials: Credentials) -> str:
+    """A key that two equal sets of credentials share, and from which none can be read."""
+    parts = (credentials.host, credentials.token.get_secret_value(), credentials.ca or "")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -1,0 +1,202 @@
+"""Planted bugs: each is a change of the provider's source that the simulation has to catch.
+
+`python -m tests.sim.mutants NAME SEEDS` runs stories on a mutated provider in a process of its own and prints what was
+caught. The source in the tree stays as it is: the change is made while the module is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug.
+
+    Attributes:
+        name: What the bug is, in a few words.
+        module: The module that has it.
+        right: The source text that is right; it has to occur exactly once.
+        wrong: What stands there instead.
+        caught_by: Words of the complaint that shows that it was caught for what it is.
+    """
+
+    name: str
+    module: str
+    right: str
+    wrong: str
+    caught_by: str
+
+
+MUTANTS = (
+    Mutant(
+        "no finalizer before the first write",
+        "capox.provider.machine_pass",
+        "self.machine = await gate.add_finalizer(self._deps.kube, OXIDE_MACHINES, self.machine, MACHINE_FINALIZER)",
+        "pass",
+        "has not our finalizer",
+    ),
+    Mutant(
+        "an instance of the right name is taken for ours",
+        "capox.provider.machine_plan",
+        'return "it has no owner mark of capox"',
+        "return None",
+        "is somebody else's",
+    ),
+    Mutant(
+        "disks are not recorded",
+        "capox.provider.machine_rack",
+        "            if disk.name in own\n",
+        "            if not own\n",
+        "is left on the rack",
+    ),
+    Mutant(
+        "the finalizer goes before the disks",
+        "capox.provider.machine_plan",
+        "return _plan_disks(seen.recorded_disks or ())",
+        "return Finished()",
+        "is left on the rack",
+    ),
+    Mutant(
+        "a name that is not in the list counts as gone at once",
+        "capox.provider.machine_rack",
+        "reading.began.seconds - last_possible >= CREATE_SETTLES_SECONDS",
+        "True",
+        "is left on the rack",
+    ),
+    Mutant(
+        "pause is not looked at",
+        "capox.provider.gate",
+        "    if cluster is not None and cluster.spec.paused:\n",
+        "    if cluster is not None and cluster is None:\n",
+        "was called while the cluster is paused",
+    ),
+    Mutant(
+        "user data is cut",
+        "capox.provider.bootstrap",
+        "return UserData(SecretBytes(raw))",
+        "return UserData(SecretBytes(raw[:-1]))",
+        "has other user data",
+    ),
+    Mutant(
+        "a joining machine may get the endpoint",
+        "capox.provider.endpoint_holder",
+        "return candidate.has_node and candidate.is_api_server_healthy is not False",
+        "return True",
+        "whose apiserver was never alive",
+    ),
+    Mutant(
+        "the endpoint is released before the machines",
+        "capox.provider.cluster_pass",
+        "        return bool(machines)\n",
+        "        return False\n",
+        "is gone before the machine",
+    ),
+    Mutant(
+        "the floating IP is only detached",
+        "capox.provider.cluster_plan",
+        "return DeleteFloatingIp(floating_ip) if own else Finished()",
+        "return Finished()",
+        "is left on the rack",
+    ),
+    Mutant(
+        "any machine is deleted that is not wanted to be there",
+        "capox.provider.machine_pass",
+        "if self.machine.metadata.is_being_deleted:\n                await self._converge_absent",
+        "if self.machine.spec.provider_id:\n                await self._converge_absent",
+        "nobody asked for that",
+    ),
+    Mutant(
+        "the wrong instance is recorded",
+        "capox.provider.machine_pass",
+        "await self._record_instance(instance.id)",
+        "await self._record_instance(UUID(int=instance.id.int ^ 1))",
+        "has recorded an instance that never was",
+    ),
+    Mutant(
+        "a status that ticks",
+        "capox.kube.conditions",
+        "if before is None or before.status != finding.status else before.last_transition_time",
+        "if True else before.last_transition_time",
+        "a write at rest",
+    ),
+    Mutant(
+        "user data in the description",
+        "capox.provider.machine_instance",
+        'description = format_mark(owner_mark(machine, cluster.spec.cluster_id or ""))',
+        'description = format_mark(owner_mark(machine, "")) + user_data.data.get_secret_value().decode()[:200]',
+        "a secret is told",
+    ),
+    Mutant(
+        "errors of the rack count as absence",
+        "capox.provider.machine_rack",
+        "        except ObjectNotFound:\n            return True\n        return False",
+        "        except ObjectNotFound:\n            return True\n        return True",
+        "",
+    ),
+)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Loads one module with its bug."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        path = SOURCE / Path(*mutant.module.split(".")).with_suffix(".py")
+        super().__init__(mutant.module, str(path))
+        self._mutant = mutant
+
+    def get_code(self, fullname: str) -> types.CodeType:
+        """Compile the changed source, past any cache."""
+        source = self.get_data(self.path).decode()
+        count = source.count(self._mutant.right)
+        if count != 1:
+            raise AssertionError(f"{self._mutant.name}: the right text occurs {count} times in {fullname}")
+        return compile(source.replace(self._mutant.right, self._mutant.wrong), self.path, "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the one module that is changed."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Give the changed module its loader."""
+        del path, target
+        if fullname != self._mutant.module:
+            return None
+        return importlib.util.spec_from_loader(fullname, _Loader(self._mutant))
+
+
+def main(name: str, seeds: int) -> int:
+    """Run stories with a bug until one catches it."""
+    (mutant,) = (each for each in MUTANTS if each.name == name)
+    sys.meta_path.insert(0, _Finder(mutant))
+    from tests.sim.loop import simulate  # noqa: PLC0415 -- only now, so that the bug is loaded
+    from tests.sim.stories import life_of_a_cluster  # noqa: PLC0415
+    from tests.sim.world import Weather  # noqa: PLC0415
+
+    for seed in range(seeds):
+        weather = Weather(kube=0.1, rack=0.2) if seed else Weather()
+        try:
+            simulate(lambda: life_of_a_cluster(seed, weather=weather, crashes=seed % 3), seed=seed)  # noqa: B023 -- run at once
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it was caught
+            sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
+            return 0
+    sys.stdout.write(f"not caught by {seeds} seeds\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

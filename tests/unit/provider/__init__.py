@@ -1,0 +1,1 @@
+"""The provider's pure parts: names, marks, user data, plans, statuses."""
