@@ -1,0 +1,1 @@
+"""Developer tooling: what builds, tests and demonstrates capox. Nothing here is installed with the package."""

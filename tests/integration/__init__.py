@@ -1,0 +1,1 @@
+"""User stories on a real etcd, kube-apiserver and Cluster API, and the rack over HTTP."""

@@ -1,0 +1,88 @@
+"""The control plane that integration tests share, and where its logs are when one of them fails.
+
+- `control_plane`: one management cluster for the whole run; starting it takes about ten seconds, on a loaded machine a
+  minute, and the first test that asks for it pays.
+- `own_kinds`: the same, with this provider's CRDs served.
+- `namespace`: a namespace of the test's own.
+- `binaries`: the programs, for tests that start a control plane of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hack.controlplane import components
+from hack.controlplane.binaries import Binaries, resolve
+from hack.controlplane.capi import ManagementCluster
+from hack.controlplane.plane import ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+CRDS = Path(__file__).resolve().parents[2] / "crds"
+
+TEST_SECONDS = 300
+"""Limit of an integration test that sets none of its own: the start of the shared control plane counts as part of the
+first test, and every wait inside has a tighter bound."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is in this folder, and give it its time limit."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.integration)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tell with every failure where the logs of the control planes are that the test used."""
+    report = yield
+    if report.failed:
+        used = {value for value in getattr(item, "funcargs", {}).values() if isinstance(value, ControlPlane)}
+        for plane in used:
+            logs = "\n".join(str(path) for path in sorted(plane.logs.glob("*.log")))
+            report.sections.append((f"Logs of {type(plane).__name__} {plane.server}", logs))
+    return report
+
+
+@pytest.fixture(scope="session")
+def binaries() -> Binaries:
+    """Every program. Nothing is built here: `make test-integration` has done so, where its progress can be seen."""
+    return resolve(os.environ)
+
+
+@pytest.fixture(scope="session")
+def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagementCluster]:
+    """A management cluster for the whole run. Logs and certificates stay behind in pytest's temporary directory."""
+    directory = tmp_path_factory.mktemp("controlplane")
+    plane = ManagementCluster(binaries, components.ensure(os.environ, binaries, None), directory=directory)
+    with plane:
+        yield plane
+    shutil.rmtree(directory / "etcd")
+
+
+@pytest.fixture(scope="session")
+def own_kinds(control_plane: ManagementCluster) -> ManagementCluster:
+    """The shared control plane, serving the CRDs of this tree."""
+    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
+    files = [argument for path in CRDS.glob("oxide*.yaml") for argument in ("-f", str(path))]
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    return control_plane
+
+
+@pytest.fixture
+def namespace(control_plane: ManagementCluster) -> Iterator[str]:
+    """A namespace of the test's own. Its deletion is begun and not waited for: nobody comes here again."""
+    name = f"test-{secrets.token_hex(4)}"
+    manifest: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    control_plane.client.post("/api/v1/namespaces", manifest)
+    yield name
+    control_plane.client.request("DELETE", f"/api/v1/namespaces/{name}")

@@ -1,0 +1,1 @@
+"""Tests of the developer tooling that need neither network nor control plane."""
