@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -74,7 +74,7 @@ class RackApp:
         self.on_call = on_call
         # What an answer had that the document does not allow; always empty unless the rack itself is wrong.
         self.violations: list[str] = []
-        self._running: set[asyncio.Task[JSON]] = set()
+        self._running: set[asyncio.Task[_Answer | None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's request (ASGI)."""
@@ -94,23 +94,32 @@ class RackApp:
             query=request.url.query,
         )
         try:
-            answer = await self._answer(request, entry)
+            raw = await _read(request)
         except ClientDisconnect:
+            self._finish_entry(entry)
             return
-        finally:
-            entry.seconds = (self.rack.now() - entry.time).total_seconds()
-            self.on_call(entry)
+        answer = await self._detached(self._answer(request, raw, entry))
         if answer is None:
             _hang_up(scope)
         else:
             await _send(send, answer)
 
-    async def _answer(self, request: Request, entry: calls.LoggedCall) -> _Answer | None:
+    async def _detached(self, work: Coroutine[Any, Any, _Answer | None]) -> _Answer | None:
+        """Do all the work of a request, also when its client has gone meanwhile (semantics 1.3)."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    def _finish_entry(self, entry: calls.LoggedCall) -> None:
+        entry.seconds = (self.rack.now() - entry.time).total_seconds()
+        self.on_call(entry)
+
+    async def _answer(self, request: Request, raw: bytes, entry: calls.LoggedCall) -> _Answer | None:
         """The answer to a request; None when there will be none."""
         fault: FaultRule | None = None
         try:
             operation, path = self._route(request, entry)
-            raw = await _read(request)
             entry.body_sha256 = calls.sha256(raw)
             entry.objects = tuple(_objects(path, request, raw))
             fault = self.faults.on_request(operation.id, entry.objects)
@@ -129,6 +138,8 @@ class RackApp:
             entry.status, entry.error_code, entry.message = error.status, error.error_code, error.message
             headers = {"x-request-id": entry.request_id, **error.headers}
             return _Answer(error.status, encode_pretty(error.body(entry.request_id)), headers)
+        finally:
+            self._finish_entry(entry)
 
     def _route(self, request: Request, entry: calls.LoggedCall) -> tuple[Operation, dict[str, str]]:
         header = request.headers.get("api-version")
@@ -203,21 +214,12 @@ class RackApp:
             at=at,
             faults=self.faults,
         )
-        result = await self._run(call)
+        outcome = HANDLERS[operation.id](call)
+        result = await outcome if inspect.isawaitable(outcome) else outcome
         self._check_answer(operation, result)
         return result
 
-    async def _run(self, call: Call) -> JSON:
-        """Run an operation; one that takes time goes on when its client has gone."""
-        outcome = HANDLERS[call.operation](call)
-        if not inspect.isawaitable(outcome):
-            return outcome
-        task: asyncio.Task[JSON] = asyncio.ensure_future(outcome)
-        self._running.add(task)
-        task.add_done_callback(self._forget)
-        return await asyncio.shield(task)
-
-    def _forget(self, task: asyncio.Task[JSON]) -> None:
+    def _forget(self, task: asyncio.Task[_Answer | None]) -> None:
         self._running.discard(task)
         # Looked at, so that a refusal that nobody waited for is not reported as never retrieved.
         if not task.cancelled():

@@ -65,8 +65,6 @@ async def create(call: Call, project: records.Project) -> records.Instance:
 
 def dismantle(rack: Rack, instance: records.Instance) -> None:
     """Take an instance away with what belongs to it; disks, floating IPs and external subnets stay, detached."""
-    # Whatever still waits on the agenda for this instance has been overtaken.
-    instance.transitions += 1
     for disk in storage.attached_disks(rack, instance):
         storage.detach(rack, disk)
     affinity.leave_all(rack, instance)

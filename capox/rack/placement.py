@@ -79,10 +79,8 @@ def _homes(rack: Rack, instance: records.Instance) -> list[records.Sled]:
     return [
         sled
         for sled in rack.sleds.values()
-        if sled.is_in_service
-        and sled.is_reachable
-        and (platforms is None or sled.cpu_platform in platforms)
-        and pinned <= {sled.id}
+        # A sled that is out of service cannot be reached either.
+        if sled.is_reachable and (platforms is None or sled.cpu_platform in platforms) and pinned <= {sled.id}
     ]
 
 

@@ -152,6 +152,20 @@ async def test_start_of_a_failed_instance_overtakes_the_restart(client: RackUnde
     assert instance.time_last_auto_restarted is None
 
 
+async def test_start_of_a_failed_instance_without_a_sled(client: RackUnderTest) -> None:
+    """3.2, 3.3: it stays failed; but it is meant to run now, so the rack goes on trying."""
+    instance = await life.create_running(client)
+    await client.refused(400, "DELETE", life.path())
+    instance_states.fail(client.state, instance)
+    client.app.faults.add(FaultRule(kind="start_failure", operation="instance_start", times=1))
+
+    await client.refused(507, "POST", life.path(act="start"))
+
+    assert await life.run_state(client) == "failed"
+    client.pass_time(RESTART_SECONDS)
+    assert await life.run_state(client) == "starting"
+
+
 async def test_deleted_while_a_restart_is_planned(client: RackUnderTest) -> None:
     """3.3: a failed instance that is deleted does not come back."""
     await life.create_in(client, "failed")

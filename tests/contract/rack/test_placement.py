@@ -146,9 +146,13 @@ async def test_anti_affinity_fail(client: RackUnderTest) -> None:
 
 
 async def test_anti_affinity_allow(client: RackUnderTest) -> None:
-    """4.5: members of a group with policy `allow` are kept apart while that is possible, and share a sled then."""
+    """4.5: members of a group with policy `allow` are kept apart while the other sleds have room."""
     await _add_group(client, "workers", "allow")
-    for number in range(5):
+    await life.create_running(client, "node0", anti_affinity_groups=["workers"])
+    for number in range(3):
+        await life.create_running(client, f"filler{number}", memory=200 * GIB)
+
+    for number in range(1, 5):
         await life.create_running(client, f"node{number}", anti_affinity_groups=["workers"])
 
     assert len({life.sled_of(client, f"node{number}").id for number in range(4)}) == 4
