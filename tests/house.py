@@ -23,7 +23,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "cryptography": ("capox/kube/serving.py", "capox/rack/certificates.py"),  # the rack stands alone, so it has its own
     "httpx": ("capox/oxide/client.py",),
     "jsonschema_rs": ("capox/rack/",),
-    "kopf": ("capox/kube/manager.py",),
+    "kopf": ("capox/kube/kopf_source.py",),
     "kubernetes": ("capox/kube/client.py",),
     "prometheus_client": ("capox/kube/metrics.py",),
     "sortedcontainers": ("capox/rack/",),
@@ -180,9 +180,7 @@ def rack_imports(path: str, text: str) -> list[str]:
 
 
 def registry_hosts(path: str, text: str) -> list[str]:
-    """Where packages come from is each machine's own configuration. A Cargo.lock cannot help naming it."""
-    if path.endswith("Cargo.lock"):
-        return []
+    """Where packages come from is each machine's own configuration."""
     return [f"{path}:{at}: names the package registry {found}" for at, found in _matches(_REGISTRIES, text)]
 
 

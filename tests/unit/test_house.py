@@ -175,7 +175,6 @@ ALLOWED: list[tuple[Callable[[str, str], list[str]], str, str]] = [
     ),
     (house.rack_imports, "capox/__main__.py", "from capox.rack import main\n"),
     (house.registry_hosts, "README.md", "https://go.dev/doc/install and https://kubernetes.io\n"),
-    (house.registry_hosts, "tests/contract/sdk/Cargo.lock", "crates.{}\n".format("io")),
     (house.unfinished, "Makefile", "mktemp /tmp/capox." + "X" * 6 + "\n"),
 ]
 """Rule, path, and a text that looks like a mistake and is none."""
