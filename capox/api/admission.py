@@ -1,7 +1,7 @@
 """The admission policy that a schema cannot state: an OxideMachine's spec stays what its instance was made from.
 
-Made from the model, a rule a field, so that a refusal names the field and an added field is covered by itself. A rule in
-the CRD could not let Cluster API's own writes through as they are (C-IM-13).
+Made from the model, a rule a field, so that a refusal names the field and an added field is covered by itself. A rule
+in the CRD could not let Cluster API's own writes through as they are (C-IM-13).
 """
 
 from __future__ import annotations

@@ -1,0 +1,110 @@
+"""OxideCluster: an Oxide project, VPC subnet and floating IP, as the infrastructure of a Cluster."""
+
+from typing import Annotated, Final
+
+from capox.api import limits
+from capox.api.capi import APIEndpoint
+from capox.api.limits import CelRule, Limits
+from capox.api.v1alpha1.group import GROUP, Conditions, Generation, Initialization, SecretReference
+from capox.kube.objects import KubeModel, OptionalText, Resource
+
+__all__ = [
+    "CLUSTER_FINALIZER",
+    "FloatingIPStatus",
+    "OxideCluster",
+    "OxideClusterSpec",
+    "OxideClusterStatus",
+]
+
+CLUSTER_FINALIZER: Final = f"oxidecluster.{GROUP}"
+"""Our finalizer on an OxideCluster, the Go provider's too."""
+
+_CLUSTER_ID_IS_SET_ONCE: Final = Limits(
+    rules=(
+        CelRule(
+            "!has(oldSelf.clusterID) || oldSelf.clusterID == ''"
+            " || (has(self.clusterID) && self.clusterID == oldSelf.clusterID)",
+            '"the cluster ID is set once and cannot change from \'" + oldSelf.clusterID + "\' to \'"'
+            " + (has(self.clusterID) ? self.clusterID : '') + \"'; leave it as it is\"",
+            field_path=".clusterID",
+        ),
+    )
+)
+
+
+class OxideClusterSpec(KubeModel):
+    """What an OxideCluster asks for."""
+
+    credentials_ref: SecretReference
+    """The Secret with the rack's address (key oxide-host) and an API token (key oxide-token)."""
+
+    project: Annotated[str, limits.oxide_name_or_id()]
+    """Name or ID of the project in which everything for this cluster is made. One project is one trust domain."""
+
+    vpc: Annotated[OptionalText, limits.oxide_name(optional=True)] = None
+    """Name of the VPC that the instances' network interfaces are in. Absent: default."""
+
+    subnet: Annotated[OptionalText, limits.oxide_name(optional=True)] = None
+    """Name of the VPC subnet that the instances' network interfaces are in. Absent: default."""
+
+    control_plane_endpoint: APIEndpoint | None = None
+    """The address of the control plane. With an IP address as host, the floating IP with exactly this address is used
+    or allocated; without one the provider allocates an address and writes it here. Absent port: 6443."""
+
+    ip_pool: Annotated[OptionalText, limits.oxide_name_or_id(optional=True)] = None
+    """Name or ID of the IP pool from which the floating IP of the control plane is allocated; wins over ipType. Absent:
+    the silo's default pool."""
+
+    ip_type: Annotated[OptionalText, Limits({"enum": ["", "v4", "v6"]})] = None
+    """IP version of the floating IP, for a silo with default pools of both. Absent: the rack decides."""
+
+    control_plane_floating_ip: Annotated[OptionalText, limits.oxide_name_or_id(optional=True)] = None
+    """Name or ID of a floating IP of the project that is yours: the provider attaches and moves it, and neither makes
+    nor deletes it. The host of controlPlaneEndpoint may be a DNS name then. Absent: the provider allocates one."""
+
+    endpoint_mode: Annotated[OptionalText, Limits({"enum": ["", "FloatingIP", "External"]})] = None
+    """Who leads traffic to the control plane. FloatingIP: a floating IP on one of its machines. External: somebody
+    else, at the address in controlPlaneEndpoint; the provider touches no floating IP. Absent: FloatingIP."""
+
+    cluster_id: Annotated[OptionalText, limits.cluster_id(optional=True)] = None
+    """The identity of this cluster on the rack, part of the owner mark of everything that is made for it. Set once, by
+    the provider; it stays the same when the cluster is moved or restored."""
+
+
+class FloatingIPStatus(KubeModel):
+    """The floating IP of a control plane."""
+
+    id: Annotated[str, limits.uuid()]
+    """ID of the floating IP."""
+
+    ip: Annotated[str, Limits({"minLength": 1, "maxLength": 45})]
+    """Its address."""
+
+    machine: Annotated[str | None, Limits({"maxLength": 253})] = None
+    """Name of the Machine whose instance has it; absent while none has."""
+
+
+class OxideClusterStatus(KubeModel):
+    """What was found of an OxideCluster."""
+
+    initialization: Initialization = Initialization()
+    """Observations that Cluster API waits for when it brings the cluster up for the first time."""
+
+    observed_generation: Generation = None
+    """The metadata.generation that was last reconciled with success."""
+
+    control_plane_floating_ip: FloatingIPStatus | None = None
+    """The floating IP of the control plane, and where it is."""
+
+    conditions: Conditions = ()
+    """The state of the cluster's infrastructure, one entry an aspect."""
+
+
+class OxideCluster(Resource):
+    """An Oxide project, VPC subnet and floating IP, as the infrastructure of a Cluster."""
+
+    spec: Annotated[OxideClusterSpec, _CLUSTER_ID_IS_SET_ONCE]
+    """What is asked for."""
+
+    status: OxideClusterStatus = OxideClusterStatus()
+    """What was found."""
