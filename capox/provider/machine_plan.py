@@ -227,7 +227,8 @@ def plan_absent(identity: Identity, seen: Observation) -> MachineStep:
         return RecordInstance(instance.id)
     if seen.is_endpoint_holder:
         return Wait("the control plane endpoint is still on the instance; it moves to another one first")
-    if seen.recorded_disks is None:
+    if seen.recorded_disks is None and instance.run_state != InstanceState.CREATING:
+        # While it is being made its disks are not all there yet, and one that is not recorded would be left.
         return RecordDisks(instance.id)
     if instance.run_state in _STANDS_STILL:
         return DeleteInstance(instance.id)

@@ -60,6 +60,13 @@ MUTANTS = (
         "is left on the rack",
     ),
     Mutant(
+        "disks are recorded while they are being made",
+        "capox.provider.machine_plan",
+        "seen.recorded_disks is None and instance.run_state != InstanceState.CREATING",
+        "seen.recorded_disks is None",
+        "is left on the rack",
+    ),
+    Mutant(
         "the finalizer goes before the disks",
         "capox.provider.machine_plan",
         "return _plan_disks(seen.recorded_disks or ())",
@@ -133,15 +140,8 @@ MUTANTS = (
         "user data in the description",
         "capox.provider.machine_instance",
         'description = format_mark(owner_mark(machine, cluster.spec.cluster_id or ""))',
-        'description = format_mark(owner_mark(machine, "")) + user_data.data.get_secret_value().decode()[:200]',
+        'description = format_mark(owner_mark(machine, "")) + " " + user_data.data.get_secret_value().decode()[:200]',
         "a secret is told",
-    ),
-    Mutant(
-        "errors of the rack count as absence",
-        "capox.provider.machine_rack",
-        "        except ObjectNotFound:\n            return True\n        return False",
-        "        except ObjectNotFound:\n            return True\n        return True",
-        "",
     ),
 )
 

@@ -105,6 +105,14 @@ class Store:
         self._kinds[str(kind)] = kind
         self._objects.setdefault(str(kind), {})
 
+    def unserve(self, kind: Kind[Any]) -> None:
+        """Serve a kind no more, as if its CRD was deleted; its objects are gone with it."""
+        del self._kinds[str(kind)], self._objects[str(kind)]
+
+    def kinds(self) -> Iterable[Kind[Any]]:
+        """Give the kinds that are served."""
+        return tuple(self._kinds.values())
+
     def add_rule(self, kind: Kind[Any], rule: Rule) -> None:
         """Check each write of a kind's objects."""
         self._rules.setdefault(str(kind), []).append(rule)

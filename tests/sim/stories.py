@@ -63,6 +63,9 @@ class Story:
     async def grow_and_shrink(self) -> None:
         """A second control plane machine joins, the first one goes, and so does a worker."""
         core, image = self.world.cluster_api, {"imageID": self.world.rack.image.id}
+        if self._dice.random() < 0.5:
+            self.world.delay_creation(names.instance_name(NAMESPACE, "web-hasty"))
+        self._weather(is_fair=False)
         core.add_machine(CLUSTER, "web-cp-1", image, is_control_plane=True)
         core.add_machine(CLUSTER, "web-w-2", image)
         # Somebody has an instance of this machine's name: it is never taken, and the machine can be deleted.
@@ -70,10 +73,14 @@ class Story:
         core.delete_machine("web-w-0")
         # A machine that is not wanted any more as soon as it was made: its instance may still be under way (M-5).
         core.add_machine(CLUSTER, "web-hasty", image)
-        await self.world.pass_time(self._dice.uniform(1.0, 30.0))
+        await self.world.pass_time(self._dice.uniform(1.0, 15.0))
         core.delete_machine("web-hasty")
         await self._suffer()
         core.delete_machine("web-taken")
+        await self._converge(["web-cp-0", "web-cp-1", "web-w-1", "web-w-2"])
+        # The holder fails while the other one has no apiserver yet: the endpoint stays where it is (M-26).
+        self.world.fail(names.instance_name(NAMESPACE, "web-cp-0"))
+        await self.world.pass_time(20)
         await self._converge(["web-cp-0", "web-cp-1", "web-w-1", "web-w-2"])
         self.world.declare_alive(names.instance_name(NAMESPACE, "web-cp-1"))
         core.report_health("web-cp-1", is_healthy=True)
@@ -83,11 +90,12 @@ class Story:
         await self._converge(["web-cp-1", "web-w-1", "web-w-2"])
 
     async def pause(self) -> None:
-        """At rest nothing is written; while paused a worker is deleted, and nothing happens on the rack until unpaused."""
+        """At rest nothing is written; a worker that is deleted in a pause stays on the rack until the pause ends."""
         core = self.world.cluster_api
         await self.world.pass_time(60)
         writes = [call for call in self.world.process.kube.calls if call.is_write]
-        await self.world.pass_time(180)
+        # Longer than the period after which everything is looked at again.
+        await self.world.pass_time(700)
         assert [call for call in self.world.process.kube.calls if call.is_write] == writes, "a write at rest (C-CO-7)"
         core.pause(CLUSTER, paused=True)
         await self.world.pass_time(IN_FLIGHT_SECONDS + 5)

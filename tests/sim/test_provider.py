@@ -8,7 +8,8 @@ from tests.sim.loop import simulate
 from tests.sim.stories import life_of_a_cluster
 from tests.sim.world import Weather
 
-SEEDS = range(100)
+SEEDS = range(1, 101)
+"""A seed that failed once stays: 7, 22, 32 and 36 left a disk of an instance deleted while it was being made."""
 
 
 def test_in_fair_weather() -> None:

@@ -29,7 +29,7 @@ from capox.provider.deps import Deps
 from capox.provider.kinds import CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINES
 from capox.provider.mapping import Mapper
 from capox.provider.racks import Racks
-from capox.rack import records
+from capox.rack import instance_states, records
 from capox.rack.clock import PassingClock
 from capox.rack.faults import FaultRule
 from capox.rack.state import Timing
@@ -41,7 +41,9 @@ from tests.sim.store import Change, Store, is_set_once
 from tests.sim.store_client import ProcessGoneError, SeededWeather, StoreClient
 
 TOKEN = "oxide-token-limited_collaborator"
-TIMING = Timing(instance_create=1.2, instance_start=4.0, instance_stop=3.0, disk_delete=0.5, address_change=0.4)
+TIMING = Timing(
+    instance_create=1.2, instance_start=4.0, instance_stop=3.0, disk_delete=0.5, address_change=0.4, auto_restart=40.0
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -238,6 +240,12 @@ class World:
         self.alive.add(instance)
         self.was_alive.add(instance)
 
+    def fail(self, name: str) -> None:
+        """Let an instance fail, as when its sled restarts."""
+        instance = self.rack.state.instances.by_name(self.rack.project.id, name)
+        assert instance is not None
+        instance_states.fail(self.rack.state, instance)
+
     async def crash(self) -> None:
         """Kill the provider and start it anew."""
         await self.process.kill()
@@ -251,14 +259,10 @@ class World:
             seed = (self.seed * 100 + self._clouds) * 10 + number
             rule = {"kind": kind, "probability": self._bad.rack / 4, "seed": seed}
             self.rack.app.faults.add(FaultRule.model_validate(rule))
-        # Later than the client waits: what it has given up is done all the same.
-        late = {
-            "kind": "slow",
-            "seconds": 30,
-            "operation": "instance_create",
-            "probability": self._bad.rack,
-            "seed": self.seed,
-        }
+
+    def delay_creation(self, name: str) -> None:
+        """Have the rack make an instance later than its client waits: what was given up is done all the same."""
+        late = {"kind": "slow", "seconds": 30, "operation": "instance_create", "object": name, "times": 1}
         self.rack.app.faults.add(FaultRule.model_validate(late))
 
     def clear_up(self) -> None:
