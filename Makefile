@@ -86,7 +86,11 @@ help: ## Show this list
 
 .PHONY: demo
 demo: $(STAMP) ## Bring up a real control plane and a simulated rack and show them at work
-	@$(BIN)/python -m hack.demo
+	@$(BIN)/python -m hack.demo up
+
+.PHONY: demo-down
+demo-down: $(STAMP) ## Stop what make demo has left running, and leave nothing
+	@$(BIN)/python -m hack.demo down
 
 .PHONY: test
 test: tools $(STAMP) lint type verify test-unit test-contract test-sim test-integration ## Run everything that judges a change, fast checks first
@@ -119,14 +123,15 @@ $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --re
 endef
 
 .PHONY: lock
-lock: ## Choose new versions: write requirements/dev.lock from pyproject.toml (uv is fetched when missing)
+lock: ## Choose new versions: write requirements/*.lock from pyproject.toml (uv is fetched when missing)
 	@if command -v uv >/dev/null; then uv=uv; else \
 	  uv=build/uv/bin/uv; \
 	  if ! [ -x "$$uv" ]; then python=$$($(choose_python)); "$$python" -m venv build/uv; build/uv/bin/pip install --disable-pip-version-check --quiet uv; fi; \
 	fi; \
-	"$$uv" pip compile --universal --python-version $(PYTHON_MINIMUM) --generate-hashes --no-emit-index-url --no-header \
-	  --extra rack --extra dev --quiet pyproject.toml -o requirements/dev.lock; \
-	git --no-pager diff --stat -- requirements/dev.lock
+	compile="$$uv pip compile --universal --python-version $(PYTHON_MINIMUM) --generate-hashes --no-emit-index-url --no-header --quiet pyproject.toml"; \
+	$$compile --extra rack --extra dev -o requirements/dev.lock; \
+	$$compile --constraint requirements/dev.lock -o requirements/runtime.lock; \
+	git --no-pager diff --stat -- requirements
 
 .PHONY: clean
 clean: ## Remove what was built here; the user's cache (control plane binaries) stays
@@ -188,6 +193,17 @@ test-sdk: $(STAMP) ## Oxide's Rust SDK lives a full life against the rack (needs
 .PHONY: bench
 bench: $(STAMP) ## Speed, calls and memory as ratios within one run; no test depends on them
 	$(call stage,bench,$(BIN)/python -m pytest tests/bench -p no:randomly -s $(ARGS))
+
+##@ What users install
+
+.PHONY: image
+image: $(STAMP) ## Make the manager's container image in build/ (BASE=base.tar or BASE_DIR=rootfs, TAG); no Docker, no registry
+	@$(BIN)/python -m hack.image $(if $(BASE),--base $(BASE)) $(if $(BASE_DIR),--base-dir $(BASE_DIR)) $(if $(TAG),--tag $(TAG)) \
+	  --output build/cluster-api-provider-oxide-controller.tar
+
+.PHONY: release
+release: $(STAMP) ## Put together what clusterctl installs, in build/release (VERSION=v0.1.0, IMAGE=registry/name:tag)
+	@$(BIN)/python -m hack.release --output build/release $(if $(VERSION),--version $(VERSION)) $(if $(IMAGE),--image $(IMAGE))
 
 ##@ Control plane for people
 

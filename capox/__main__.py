@@ -37,6 +37,7 @@ class Command:
 
 
 COMMANDS = {
+    "provider": Command("capox.provider.main", "run the Cluster API provider's controllers"),
     "rack": Command("capox.rack.main", "run a simulated Oxide rack", extra="rack"),
 }
 
@@ -52,6 +53,15 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def with_command(arguments: Sequence[str]) -> list[str]:
+    """The command line with a command in front, which is `provider` when a flag stands there.
+
+    Oxide's own provider knows no commands; with this, a Deployment that was written for it starts this one.
+    """
+    is_flag = bool(arguments) and arguments[0].startswith("--") and arguments[0] != "--help"
+    return ["provider", *arguments] if is_flag else list(arguments)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name.
 
@@ -61,12 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    chosen, rest = build_parser().parse_known_args(arguments)
+    chosen, rest = build_parser().parse_known_args(with_command(sys.argv[1:] if arguments is None else arguments))
     command = COMMANDS[chosen.command]
     try:
         run = command.load()
     except ModuleNotFoundError as error:
         missing = error.name or ""
+        if missing == command.module.rpartition(".")[0]:
+            sys.stderr.write(f"capox {chosen.command}: this installation of capox comes without it\n")
+            return 2
         if command.extra is None or missing.split(".")[0] == "capox":
             raise
         print(  # noqa: T201 -- a command's complaint

@@ -96,14 +96,14 @@ class ClusterPass:
 
     def expect(self, controller: str, wake: Callable[[], None]) -> None:
         """Have the cluster looked at when its floating IP, or an instance that matters to it, changes."""
-        floating_ip, last = self.facts.floating_ip, self._memory.last_act
+        floating_ip, last, watched = self.facts.floating_ip, self._memory.last_act, self.facts.instances
         if self._project is None or floating_ip is None:
             return
 
         def sight_of(instances: InstanceSnapshot, floating_ips: FloatingIpSnapshot) -> Sight:
             now = floating_ips.by_id(floating_ip.id)
-            holder = instances.by_id(now.instance_id) if now is not None and now.instance_id is not None else None
-            return (now and now.instance_id, holder and str(holder.run_state))
+            states = [(found := instances.by_id(instance)) and str(found.run_state) for instance in watched]
+            return (now and now.instance_id, *states)
 
         def look(instances: InstanceSnapshot, floating_ips: FloatingIpSnapshot) -> Sight:
             if last is not None and (floating_ips.began <= last or instances.began <= last):
@@ -184,6 +184,7 @@ class ClusterPass:
             self.facts.are_credentials_proven = True
             step = plan.plan_release(endpoint, seen) if is_deleting else plan.plan_endpoint(endpoint, seen)
             self.facts.step, self.facts.floating_ip = step, seen.floating_ip
+            self.facts.instances = tuple(candidate.instance_id for candidate in seen.candidates)
             if isinstance(step, plan.Blocked):
                 self.facts.trouble = Trouble(step.reason, step.message)
                 self._deps.recorder.warning(self.cluster, step.reason, step.message)

@@ -16,7 +16,7 @@ from capox.api.v1alpha1 import Reason
 from capox.ownership import OwnerMark, parse_mark
 from capox.oxide.models import InstanceState
 from capox.oxide.snapshots import ObservedFloatingIp
-from capox.provider.endpoint_holder import Candidate, choose_holder
+from capox.provider.endpoint_holder import Candidate, choose_holder, next_to_come
 
 __all__ = [
     "Allocate",
@@ -267,8 +267,9 @@ def _plan_holder(endpoint: Endpoint, floating_ip: ObservedFloatingIp, candidates
     holder_id = floating_ip.instance_id
     chosen = choose_holder(candidates, holder_id, is_initialized=endpoint.is_initialized)
     if chosen is None:
-        # Nobody could take it. An instance that is going away takes it off by itself.
-        return Steady(None)
+        coming = next_to_come(candidates, is_initialized=endpoint.is_initialized)
+        # Where nobody comes, nobody could take it. An instance that is going away takes it off by itself.
+        return Steady(None) if coming is None else Wait(f"the instance of {coming.name} is {coming.run_state}")
     if chosen.instance_id == holder_id:
         return Steady(chosen, _warning(chosen))
     if holder_id is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from typing import Final
+from uuid import UUID
 
 from capox.api.v1alpha1 import (
     ConditionType,
@@ -33,6 +34,7 @@ class ClusterFacts:
         is_external: Whether somebody else balances the endpoint.
         floating_ip: The endpoint's floating IP as last seen.
         step: What the planner said last.
+        instances: The instances of the control plane, whose states matter to the endpoint.
         credentials: Why the credentials cannot be used; None when they can, or when nothing is known.
         are_credentials_proven: Whether the rack has accepted the credentials in this pass.
         expires: When the token ends, where the Secret tells.
@@ -43,6 +45,7 @@ class ClusterFacts:
     is_external: bool = False
     floating_ip: ObservedFloatingIp | None = None
     step: plan.ClusterStep | None = None
+    instances: tuple[UUID, ...] = ()
     credentials: Trouble | None = None
     are_credentials_proven: bool = False
     expires: datetime.datetime | None = None

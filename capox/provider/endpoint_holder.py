@@ -15,9 +15,10 @@ from uuid import UUID
 
 from capox.oxide.models import InstanceState
 
-__all__ = ["Candidate", "choose_holder", "is_fit_to_keep"]
+__all__ = ["Candidate", "choose_holder", "is_fit_to_keep", "next_to_come"]
 
 _CAN_BE_ATTACHED = frozenset({InstanceState.STOPPED, InstanceState.RUNNING, InstanceState.REBOOTING})
+_COMES_UP = frozenset({InstanceState.CREATING, InstanceState.STARTING, InstanceState.STOPPING})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,18 @@ def choose_holder(candidates: Sequence[Candidate], holder_id: UUID | None, *, is
     if not is_initialized:
         return min(fit, key=lambda candidate: (candidate.created, candidate.name))
     return max(fit, key=_preference)
+
+
+def next_to_come(candidates: Sequence[Candidate], *, is_initialized: bool) -> Candidate | None:
+    """The machine that could have the endpoint once its instance has come up; None when there is none to wait for."""
+    coming = [
+        candidate
+        for candidate in candidates
+        if candidate.run_state in _COMES_UP
+        and not candidate.is_being_deleted
+        and (candidate.has_node or not is_initialized)
+    ]
+    return min(coming, key=lambda candidate: (candidate.created, candidate.name), default=None)
 
 
 def _may_take_over(candidate: Candidate, *, is_initialized: bool) -> bool:

@@ -6,7 +6,6 @@ it too (CAPH#790). Nothing else of a template is ever written: no finalizer, no 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from capox.api.quantity import GIB_BYTES, Quantity
@@ -29,11 +28,9 @@ class TemplateReconciler:
 
     Args:
         deps: What it works with.
-        wake: Unused; every reconciler is made alike.
     """
 
-    def __init__(self, deps: Deps, wake: Callable[[Request], None]) -> None:
-        del wake
+    def __init__(self, deps: Deps) -> None:
         self._deps = deps
 
     async def reconcile(self, request: Request) -> Result:

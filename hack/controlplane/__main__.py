@@ -12,8 +12,8 @@ from hack.controlplane import binaries, components, state
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.plane import ControlPlane
-from hack.controlplane.programs import CAPI_CORE, CLUSTERCTL, KUBE_APISERVER, KUBECTL
 from hack.controlplane.progress import reporter_for
+from hack.controlplane.record import record_of, write_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -51,33 +51,13 @@ def up(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
             with reporter.stage(f"Starting the control plane {named.name!r}", expected_seconds=10) as stage:
                 for step in plane.start_in_steps():
                     stage.update(f"{step} is ready")
-            _write_commands(named, plane)
-            named.write_record(
-                state.Record(
-                    server=plane.server,
-                    kubeconfig=str(plane.kubeconfig),
-                    kubernetes=KUBE_APISERVER.version,
-                    cluster_api=CAPI_CORE.version if arguments.cluster_api else None,
-                    phases=plane.phases,
-                ),
-            )
+            named.write_record(record_of(plane))
+            write_commands(named, plane)
             plane.detach()
         finally:
             plane.stop()
     _print_next_steps(named)
     return 0
-
-
-def _write_commands(named: state.NamedControlPlane, plane: ControlPlane) -> None:
-    """Put kubectl and a clusterctl that knows the local repository into a directory for PATH."""
-    named.commands.mkdir(exist_ok=True)
-    (named.commands / "kubectl").symlink_to(plane.binaries.path(KUBECTL))
-    options = (
-        f" --config {shlex.quote(str(plane.clusterctl_configuration))}" if isinstance(plane, ManagementCluster) else ""
-    )
-    script = f'#!/bin/sh\nexec {shlex.quote(str(plane.binaries.path(CLUSTERCTL)))}{options} "$@"\n'
-    (named.commands / "clusterctl").write_text(script)
-    (named.commands / "clusterctl").chmod(0o755)
 
 
 def _print_next_steps(named: state.NamedControlPlane) -> None:

@@ -73,10 +73,17 @@ class ManagementCluster(ControlPlane):
         self.note_phase("Cluster API managers")
         yield "Cluster API"
 
-    def clusterctl(self, *arguments: str, stdin: str | None = None, timeout_seconds: float = 60.0) -> str:
+    def clusterctl(
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        timeout_seconds: float = 60.0,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
         """Run clusterctl as the administrator, with the local repository (`write_clusterctl_configuration`)."""
+        configuration = ("--config", str(self.clusterctl_configuration))
         return super().clusterctl(
-            *arguments, "--config", str(self.clusterctl_configuration), stdin=stdin, timeout_seconds=timeout_seconds
+            *arguments, *configuration, stdin=stdin, timeout_seconds=timeout_seconds, variables=variables
         )
 
     @property

@@ -160,9 +160,22 @@ class ControlPlane:
         """
         return self._command(self.binaries.path(KUBECTL), arguments, stdin, timeout_seconds)
 
-    def clusterctl(self, *arguments: str, stdin: str | None = None, timeout_seconds: float = KUBECTL_SECONDS) -> str:
-        """Run clusterctl as the administrator. Arguments and errors as with `kubectl`."""
-        return self._command(self.binaries.path(CLUSTERCTL), arguments, stdin, timeout_seconds)
+    def clusterctl(
+        self,
+        *arguments: str,
+        stdin: str | None = None,
+        timeout_seconds: float = KUBECTL_SECONDS,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run clusterctl as the administrator. Arguments and errors as with `kubectl`.
+
+        Args:
+            *arguments: as on the command line.
+            stdin: standard input.
+            timeout_seconds: bound on the call.
+            variables: for the template that is filled in.
+        """
+        return self._command(self.binaries.path(CLUSTERCTL), arguments, stdin, timeout_seconds, variables)
 
     def command_environment(self) -> dict[str, str]:
         """Environment for commands that talk to this control plane; nothing in it of the user's own clusters."""
@@ -174,10 +187,17 @@ class ControlPlane:
             "CLUSTERCTL_DISABLE_VERSIONCHECK": "true",
         }
 
-    def _command(self, program: Path, arguments: Sequence[str], stdin: str | None, timeout_seconds: float) -> str:
+    def _command(
+        self,
+        program: Path,
+        arguments: Sequence[str],
+        stdin: str | None,
+        timeout_seconds: float,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
         answer = subprocess.run(
             [program, *arguments],
-            env=self.command_environment(),
+            env={**self.command_environment(), **(variables or {})},
             cwd=self.directory,
             input=stdin if stdin is not None else "",
             capture_output=True,

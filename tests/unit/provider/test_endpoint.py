@@ -172,7 +172,7 @@ class TestHolder:
         """Semantics 3.2: a starting instance takes no address."""
         not_yet = dataclasses.replace(ENDPOINT, is_initialized=False)
         step = plan.plan_endpoint(not_yet, seen(floating_ip(), joining(1, run_state="starting")))
-        assert step == plan.Steady(None)
+        assert step == plan.Wait("the instance of web-1 is starting")
 
     def test_replacement_of_the_first_gets_it(self) -> None:
         """M-27: when the first machine is replaced before it answered, its replacement carries the endpoint."""

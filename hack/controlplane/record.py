@@ -1,0 +1,35 @@
+"""What is left behind for people when a control plane has come up: its record, and commands that know it."""
+
+from __future__ import annotations
+
+import shlex
+
+from hack.controlplane import state
+from hack.controlplane.capi import ManagementCluster
+from hack.controlplane.plane import ControlPlane
+from hack.controlplane.programs import CAPI_CORE, CLUSTERCTL, KUBE_APISERVER, KUBECTL
+
+__all__ = ["record_of", "write_commands"]
+
+
+def record_of(plane: ControlPlane) -> state.Record:
+    """Give the record of a control plane that runs."""
+    return state.Record(
+        server=plane.server,
+        kubeconfig=str(plane.kubeconfig),
+        kubernetes=KUBE_APISERVER.version,
+        cluster_api=CAPI_CORE.version if isinstance(plane, ManagementCluster) else None,
+        phases=plane.phases,
+    )
+
+
+def write_commands(named: state.NamedControlPlane, plane: ControlPlane) -> None:
+    """Put kubectl and a clusterctl that knows the local repository into a directory for PATH."""
+    named.commands.mkdir(exist_ok=True)
+    (named.commands / "kubectl").symlink_to(plane.binaries.path(KUBECTL))
+    options = (
+        f" --config {shlex.quote(str(plane.clusterctl_configuration))}" if isinstance(plane, ManagementCluster) else ""
+    )
+    script = f'#!/bin/sh\nexec {shlex.quote(str(plane.binaries.path(CLUSTERCTL)))}{options} "$@"\n'
+    (named.commands / "clusterctl").write_text(script)
+    (named.commands / "clusterctl").chmod(0o755)
