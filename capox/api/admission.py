@@ -36,6 +36,8 @@ def machine_spec_policy() -> list[dict[str, Any]]:
                         "apiVersions": [VERSION],
                         "operations": ["UPDATE"],
                         "resources": ["oxidemachines"],
+                        # As the apiserver would fill in; without it every apply would find a difference.
+                        "scope": "*",
                     }
                 ]
             },

@@ -125,10 +125,8 @@ def own_ssh_key(call: Call, reference: str) -> records.SshKey:
         Refusal: 404 when it is nobody's or somebody else's.
     """
     table, user = call.rack.ssh_keys, call.actor.user
-    if names.is_uuid(reference):
-        found = table.by_id(names.parse_uuid(reference))
-    else:
-        found = table.by_name(user.id, reference)
+    by_id = names.is_uuid(reference)
+    found = table.by_id(names.parse_uuid(reference)) if by_id else table.by_name(user.id, reference)
     if found is None or found.user != user.id:
         raise missing(table.resource, reference)
     return found

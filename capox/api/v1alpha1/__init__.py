@@ -4,8 +4,9 @@ Group, version, kinds, field names and finalizers are those of Oxide's own provi
 editing a manifest, and back. v1alpha1 grows by addition only; every field beyond the Go provider's is optional and
 means, when absent, what that provider does.
 
-To add a field: write it in this package with its limits and its description, run `python -m capox.api.crdgen`, and add its valid
-and invalid values to tests/unit/api/crd_values.py. Rules for all fields:
+To add a field: write it in this package with its limits and its description, run `python -m capox.api.crdgen`, and add
+its valid and invalid values to tests/unit/api/crd_values.py. Rules for all fields:
+
 
 - No defaults in the schema: an added default would change existing templates and roll out every ClusterClass cluster
   (C-T-5). Absent means the controller's default.
