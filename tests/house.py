@@ -19,7 +19,7 @@ MODULE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("capox/kube/client.py", "capox/kube/serving.py", "capox/kube/probe.py"),
+    "aiohttp": ("capox/kube/client.py", "capox/kube/serving.py"),
     "cryptography": ("capox/kube/serving.py", "capox/rack/certificates.py"),  # the rack stands alone, so it has its own
     "httpx": ("capox/oxide/client.py",),
     "jsonschema_rs": ("capox/rack/",),

@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import client as kubernetes_client
@@ -24,7 +25,7 @@ from capox.kube import errors
 from capox.kube.kind import Kind
 from capox.kube.objects import Resource
 
-__all__ = ["FIELD_MANAGER", "SERVICE_ACCOUNT", "KubeAPI", "KubeClient", "Labels", "Patch"]
+__all__ = ["FIELD_MANAGER", "SERVICE_ACCOUNT", "Document", "KubeAPI", "KubeClient", "Labels", "Patch"]
 
 R = TypeVar("R", bound=Resource)
 
@@ -49,6 +50,9 @@ Labels = Mapping[str, str | None]
 Patch = Mapping[str, Any]
 """A JSON merge patch: absent keys stay, null removes, lists are replaced whole."""
 
+
+Document: TypeAlias = Mapping[str, Any]
+"""An object as the API gives it."""
 
 Objects: TypeAlias = list[R]
 """What a list holds. Inside the classes below `list` is a call of the API."""
@@ -104,6 +108,11 @@ class KubeClient:
         deadline_seconds: float = DEADLINE_SECONDS,
         list_limit: int = LIST_LIMIT,
     ) -> None:
+        # By default aiohttp asks the environment for a proxy, and a file for a password, in a thread of its own before
+        # each request, which costs as much as the request. It is asked once here, and the file never.
+        configuration.client_session_kwargs = {"trust_env": False}
+        if configuration.proxy is None:
+            configuration.proxy = _environment_proxy(str(configuration.host))
         self._configuration = configuration
         self._deadline_seconds = deadline_seconds
         self._list_limit = list_limit
@@ -168,7 +177,7 @@ class KubeClient:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=self._api.rest_client.ssl_context),
             middlewares=(self._authorize,),
-            trust_env=True,
+            proxy=self._configuration.proxy,
         )
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
@@ -185,6 +194,27 @@ class KubeClient:
                 if attempt == LIST_ATTEMPTS:
                     raise
         raise AssertionError("a list ends in its objects or in an error")
+
+    async def pages(
+        self, kind: Kind[Any], namespace: str | None, labels: Labels | None = None
+    ) -> AsyncIterator[Sequence[Document]]:
+        """Read all objects of a kind as the API has them, one page in memory at a time.
+
+        Raises:
+            Expired: The pages took so long that the API has forgotten the state they are of; begin again.
+        """
+        query = {"limit": str(self._list_limit)}
+        if labels:
+            query["labelSelector"] = ",".join(
+                key if value is None else f"{key}={value}" for key, value in sorted(labels.items())
+            )
+        while True:
+            page = await self._call("GET", _query(kind.path(namespace), **query))
+            token = (page.get("metadata") or {}).get("continue")
+            yield page.pop("items", None) or ()
+            if not token:
+                return
+            query["continue"] = token
 
     async def create(self, kind: Kind[R], namespace: str, document: Mapping[str, Any]) -> R:
         """Make an object and return it as it is stored."""
@@ -211,19 +241,10 @@ class KubeClient:
         await self._call("DELETE", _object_path(kind, namespace, name), options, "application/json")
 
     async def _list_once(self, kind: Kind[R], namespace: str | None, labels: Labels | None) -> Objects[R]:
-        query = {"limit": str(self._list_limit)}
-        if labels:
-            query["labelSelector"] = ",".join(
-                key if value is None else f"{key}={value}" for key, value in sorted(labels.items())
-            )
         found: Objects[R] = []
-        while True:
-            page = await self._call("GET", _query(kind.path(namespace), **query))
-            found += [kind.parse(item) for item in page.get("items") or ()]
-            token = (page.get("metadata") or {}).get("continue")
-            if not token:
-                return found
-            query["continue"] = token
+        async for documents in self.pages(kind, namespace, labels):
+            found += [kind.parse(document) for document in documents]
+        return found
 
     async def _call(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, content_type: str | None = None
@@ -288,6 +309,14 @@ class _TokenFile:
         if token:
             configuration.api_key["BearerToken"] = f"Bearer {token}"
             self._seen = version
+
+
+def _environment_proxy(host: str) -> str | None:
+    """The proxy that the environment names for an address, as kubectl would use it."""
+    address = urlsplit(host)
+    if not address.hostname or proxy_bypass(address.hostname):
+        return None
+    return getproxies().get(address.scheme)
 
 
 def _existing(kubeconfig: pathlib.Path | None) -> str | None:

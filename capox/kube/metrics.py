@@ -15,7 +15,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-__all__ = ["OUTCOMES", "EventMetrics", "LeaseMetrics", "QueueMetrics", "Registry", "WatchMetrics"]
+__all__ = ["OUTCOMES", "EventMetrics", "LeaseMetrics", "LoopMetrics", "QueueMetrics", "Registry", "WatchMetrics"]
 
 OUTCOMES: Final = ("success", "requeue_after", "error")
 """How a pass can end; a counter of each is there from the start, at 0."""
@@ -139,10 +139,13 @@ class WatchMetrics:
         self._relists = Counter(
             "capox_relists", "Periodic lists of all objects.", ("kind", "result"), registry=registry
         )
+        self._live = Gauge("capox_watch_live", "Whether a kind is being watched.", ("kind",), registry=registry)
+        self._restarts = Counter("capox_watch_restarts", "How often all watches were begun again.", registry=registry)
 
     def register(self, kind: str) -> None:
         """Have all series of a kind from the start."""
         self._events.labels(kind)
+        self._live.labels(kind)
         for result in ("success", "error"):
             self._relists.labels(kind, result)
 
@@ -150,9 +153,32 @@ class WatchMetrics:
         """A watch has told of an object."""
         self._events.labels(kind).inc()
 
+    def on_live(self, kind: str, *, is_live: bool) -> None:
+        """A kind is, or is not, being watched."""
+        self._live.labels(kind).set(1 if is_live else 0)
+
+    def on_restart(self) -> None:
+        """All watches are begun again."""
+        self._restarts.inc()
+
     def on_relist(self, kind: str, *, is_success: bool) -> None:
         """A periodic list has ended."""
         self._relists.labels(kind, "success" if is_success else "error").inc()
+
+
+class LoopMetrics:
+    """Tells how late the event loop is.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._lag = Gauge("capox_event_loop_lag_seconds", "How late the event loop was.", registry=registry)
+
+    def on_lag(self, seconds: float) -> None:
+        """The loop was looked at."""
+        self._lag.set(seconds)
 
 
 class LeaseMetrics:

@@ -102,6 +102,7 @@ class Workqueue:
         self._at_rest = asyncio.Event()
         self._at_rest.set()
         self._is_draining = False
+        self._moved_at = 0.0
         self._log = structlog.get_logger().bind(controller=name)
         metrics.register(name, concurrency, self.longest_running_seconds)
 
@@ -120,6 +121,10 @@ class Workqueue:
     def longest_waiting_seconds(self) -> float:
         """How long the key that comes next has waited for a worker; 0 when none waits."""
         return self._age_seconds(self._waiting[0][1] if self._waiting else None)
+
+    def still_seconds(self) -> float:
+        """How long keys have waited without any pass beginning or ending; 0 when none waits."""
+        return min(self.longest_waiting_seconds(), self._age_seconds(self._moved_at)) if self._waiting else 0.0
 
     def add(self, request: Request) -> None:
         """Have a key looked at; at once if nobody works on it, else when that worker is done."""
@@ -178,7 +183,7 @@ class Workqueue:
             request, since = self._waiting.popleft()
             now = asyncio.get_running_loop().time()
             self._dirty.discard(request)
-            self._processing[request] = now
+            self._processing[request] = self._moved_at = now
             self._at_rest.clear()
             self._metrics.on_take(self.name, now - since, len(self._waiting), len(self._processing))
             if (timer := self._timers.pop(request, None)) is not None:
@@ -187,6 +192,7 @@ class Workqueue:
                 outcome = await self._process(request)
             finally:
                 del self._processing[request]
+                self._moved_at = asyncio.get_running_loop().time()
                 if not self._processing:
                     self._at_rest.set()
                 if request in self._dirty:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -178,4 +179,5 @@ def _listen(site: Site) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         hint = "; choose another port, or 0 for a free one" if port else ""
-        raise ServingError(f"{site.name}: cannot listen on {site.endpoint}: {error.strerror}{hint}") from None
+        reason = os.strerror(error.errno) if error.errno is not None else str(error)
+        raise ServingError(f"{site.name}: cannot listen on {site.endpoint}: {reason}{hint}") from None

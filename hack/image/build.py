@@ -1,0 +1,204 @@
+"""Making the image: parent image, dependencies, capox, one after the other."""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from email.parser import BytesParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hack.image import parent_image, wheels
+from hack.image.archive import Reference, Written, write_archive
+from hack.image.interpreter import SEARCH_PATH, Interpreter, find_interpreter
+from hack.image.requirements import parse_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hack.controlplane.progress import Reporter
+    from hack.image.layer import Layer
+    from hack.image.parent_image import ParentImage
+
+USER: Final = "65532:65532"
+"""A user without a name, a home or a file; the one that distroless images call nonroot."""
+
+_ENVIRONMENT: Final = {
+    # A user without a name has no home of its own, and libraries ask for one when they are imported.
+    "HOME": "/",
+    "PYTHONPATH": f"/{wheels.SITE}",
+    # The working directory is not a place to import from.
+    "PYTHONSAFEPATH": "1",
+    "PYTHONNOUSERSITE": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What an image is made of.
+
+    Attributes:
+        archive: the parent image or root file system in a tar; or
+        directory: a root file system in a directory. Exactly one of the two.
+        lock: the lock file.
+        wheels: a directory with every wheel of the lock; None downloads them.
+        own_wheel: capox's wheel; None builds it from the repository.
+        repository: root of this tree.
+        references: names of the image.
+        epoch_seconds: the time that everything says it was made at.
+    """
+
+    archive: Path | None
+    directory: Path | None
+    lock: Path
+    wheels: Path | None
+    own_wheel: Path | None
+    repository: Path
+    references: Sequence[Reference]
+    epoch_seconds: int
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came out.
+
+    Attributes:
+        written: digests and size of the archive.
+        interpreter: the Python in it.
+        parent_layers: layers of the parent image.
+        dependencies: the layer of the packages that capox needs.
+        own: capox's own layer.
+    """
+
+    written: Written
+    interpreter: Interpreter
+    parent_layers: Sequence[Layer]
+    dependencies: Layer
+    own: Layer
+
+
+def build_image(inputs: Inputs, output: Path, reporter: Reporter) -> Built:
+    """Make the image.
+
+    Args:
+        inputs: what it is made of.
+        output: the archive to write; its directory is made when it is missing.
+        reporter: where progress goes.
+
+    Raises:
+        ImageError: it cannot be made.
+    """
+    output.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the output: a layer may be larger than what /tmp holds.
+    with tempfile.TemporaryDirectory(prefix=".image-", dir=output.parent) as temporary:
+        scratch = Path(temporary)
+        with reporter.stage("Reading the base image"):
+            parent = _parent(inputs, _made(scratch / "parent"))
+            interpreter = find_interpreter(parent.tree, parent.environment)
+        pins = parse_lock(inputs.lock.read_text(), interpreter.marker_environment())
+        directory = inputs.wheels
+        if directory is None:
+            directory = _made(scratch / "wheels")
+            with reporter.stage(
+                f"Fetching {len(pins)} wheels for Python {interpreter.version[0]}.{interpreter.version[1]}"
+            ):
+                wheels.fetch(pins, interpreter, directory)
+        with reporter.stage("Writing the layers"):
+            chosen = wheels.select(directory, pins, interpreter)
+            own_wheel = inputs.own_wheel or wheels.build_own_wheel(inputs.repository, _made(scratch / "own"))
+            labels = _labels(own_wheel, inputs.epoch_seconds)
+            dependencies = wheels.write_site_layer(
+                chosen,
+                scratch / "dependencies.tar.gz",
+                f"packages of {inputs.lock.name}",
+                mtime_seconds=inputs.epoch_seconds,
+            )
+            own = wheels.write_site_layer(
+                [own_wheel],
+                scratch / "capox.tar.gz",
+                f"capox {labels['org.opencontainers.image.version']}",
+                mtime_seconds=inputs.epoch_seconds,
+                leave_out=_is_unwanted,
+            )
+        with reporter.stage("Writing the archive"):
+            written = write_archive(
+                output,
+                config=image_config(parent, [dependencies, own], interpreter, labels, inputs.epoch_seconds),
+                layers=[*parent.layers, dependencies, own],
+                references=inputs.references,
+                annotations=labels,
+                epoch_seconds=inputs.epoch_seconds,
+            )
+    return Built(written, interpreter, parent.layers, dependencies, own)
+
+
+def image_config(
+    parent: ParentImage, added: Sequence[Layer], interpreter: Interpreter, labels: dict[str, str], epoch_seconds: int
+) -> dict[str, Any]:
+    """The image's configuration: the parent's environment and history, and our command.
+
+    Args:
+        parent: the parent image.
+        added: our layers on top of its.
+        interpreter: the Python that is started.
+        labels: labels of the image.
+        epoch_seconds: when it says it was made.
+    """
+    created = _time(epoch_seconds)
+    environment = {"PATH": SEARCH_PATH, **parent.environment, **_ENVIRONMENT}
+    history = list(parent.config.get("history") or [])
+    if sum(not entry.get("empty_layer") for entry in history) != len(parent.layers):
+        history = [{"created": created, "created_by": layer.created_by} for layer in parent.layers]
+    history += [{"created": created, "created_by": layer.created_by} for layer in added]
+    return {
+        "architecture": parent_image.ARCHITECTURE,
+        "os": parent_image.SYSTEM,
+        "created": created,
+        "config": {
+            "User": USER,
+            "WorkingDir": "/",
+            "Env": [f"{name}={value}" for name, value in environment.items()],
+            "Entrypoint": [interpreter.path, "-m", "capox"],
+            "Labels": labels,
+        },
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in (*parent.layers, *added)]},
+        "history": history,
+    }
+
+
+def _parent(inputs: Inputs, scratch: Path) -> ParentImage:
+    if inputs.archive is not None:
+        return parent_image.from_archive(inputs.archive, scratch)
+    assert inputs.directory is not None
+    return parent_image.from_directory(inputs.directory, scratch, epoch_seconds=inputs.epoch_seconds)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
+
+
+def _is_unwanted(path: str) -> bool:
+    """The rack is a program of its own; and the wheel's list of files would be wrong without it."""
+    return path.startswith("capox/rack/") or path.endswith(".dist-info/RECORD")
+
+
+def _labels(own_wheel: Path, epoch_seconds: int) -> dict[str, str]:
+    with zipfile.ZipFile(own_wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = BytesParser().parsebytes(archive.read(name), headersonly=True)
+    return {
+        "org.opencontainers.image.created": _time(epoch_seconds),
+        "org.opencontainers.image.title": "cluster-api-provider-oxide-controller",
+        "org.opencontainers.image.description": str(metadata["Summary"] or ""),
+        "org.opencontainers.image.version": str(metadata["Version"]),
+        "org.opencontainers.image.licenses": str(metadata["License-Expression"] or ""),
+    }
+
+
+def _time(epoch_seconds: int) -> str:
+    return datetime.datetime.fromtimestamp(epoch_seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
