@@ -48,7 +48,7 @@ class RackProcess:
 
     Args:
         directory: for its configuration, its log and its ready file.
-        config: what `rack.yaml` says; absent, `CONFIG`.
+        config: what `rack.yaml` says; None runs the rack that needs no configuration, on free ports.
         arguments: further ones for the command line.
         variables: its environment; absent, the one of the tests.
 
@@ -60,23 +60,21 @@ class RackProcess:
     def __init__(
         self,
         directory: Path,
-        config: dict[str, Any] | None = None,
+        config: dict[str, Any] | None = CONFIG,
         *arguments: str,
         variables: dict[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.announcement: dict[str, Any] = {}
-        self._config = CONFIG if config is None else config
+        self._config = config
         self._arguments = arguments
         self._variables = variables
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         """Start it and wait until it is ready."""
-        config, ready = self.directory / "rack.yaml", self.directory / "ready.json"
-        config.write_text(yaml.safe_dump(self._config))
-        config.chmod(0o600)
-        command = [sys.executable, "-m", "capox", "rack", "--config", str(config), "--ready-file", str(ready)]
+        ready = self.directory / "ready.json"
+        command = [sys.executable, "-m", "capox", "rack", "--ready-file", str(ready), *self._configuration()]
         with self.log_file.open("wb") as log, self.output_file.open("wb") as output:
             self._process = subprocess.Popen(
                 [*command, *self._arguments], stdout=output, stderr=log, env=self._variables
@@ -89,7 +87,9 @@ class RackProcess:
                 raise AssertionError(f"the rack was not ready:\n{self.log_file.read_text()}")
             time.sleep(0.02)
         self.announcement = json.loads(ready.read_text())
-        self.control = ControlClient(self.announcement.get("control", "http://127.0.0.1:1"), CONTROL_TOKEN)
+        token_file = self.announcement.get("control_token_file")
+        token = CONTROL_TOKEN if token_file is None else Path(token_file).read_text().strip()
+        self.control = ControlClient(self.announcement.get("control", "http://127.0.0.1:1"), token)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -122,6 +122,14 @@ class RackProcess:
         """A client of the API with the token of a user; None sends no credentials."""
         headers = {} if user is None else {"authorization": f"Bearer oxide-token-{user}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=10, **options)
+
+    def _configuration(self) -> list[str]:
+        if self._config is None:
+            return ["--listen", "127.0.0.1:0", "--listen-control", "127.0.0.1:0"]
+        path = self.directory / "rack.yaml"
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(self._config))
+        return ["--config", str(path)]
 
     def stop(self) -> int:
         """Ask it to stop and return its exit code."""

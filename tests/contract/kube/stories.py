@@ -152,6 +152,7 @@ class KubernetesStories:
             await api.create(MACHINES, namespace, machine(namespace, name, labels=labels))
 
         async def names(labels: dict[str, str | None] | None) -> list[str]:
+            """Give the names that a list finds."""
             return [found.metadata.name for found in await api.list(MACHINES, namespace, labels)]
 
         assert await names(None) == ["a", "b", "c", "d"]
@@ -242,7 +243,7 @@ class KubernetesStories:
         assert (await api.patch(MACHINES, namespace, "one", named)).metadata.finalizers == ("example.com/new",)
 
     async def test_another_uid_is_refused(self, api: KubeAPI, namespace: str) -> None:
-        """A patch meant for an object that is gone does not hit its successor. Invalid, not Conflict: uids are fixed."""
+        """A patch meant for an object that is gone does not hit its successor: Invalid, since uids are fixed."""
         await api.create(MACHINES, namespace, machine(namespace, "one"))
         foreign = {"metadata": {"uid": "2b9f3a3e-60a5-45d6-8f0f-64b9b5a0f7a1", "labels": {"a": "1"}}}
         with pytest.raises(errors.Invalid):

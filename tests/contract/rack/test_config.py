@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import random
-import stat
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +13,12 @@ import yaml
 
 from capox.rack import config, config_file, credentials, furnish, records, settings, state, timing
 from capox.rack.clock import CommandedClock, PassingClock
-from capox.rack.endpoint import Endpoint, parse_endpoint
-from capox.rack.sizes import format_size, parse_size
+from capox.rack.endpoint import Endpoint
+from tests.contract.rack.configuring import SMALL, build, complaints, with_user
 from tests.rack import GIB, START
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "rack.yaml"
 SECRET = "oxide-token-0123456789abcdef"
-
-SMALL: dict[str, Any] = {"silos": [{"name": "lab"}]}
-
-
-def build(wanted: dict[str, Any], variables: dict[str, str] | None = None) -> state.Rack:
-    """The rack that a configuration makes."""
-    chosen = config_file.parse(yaml.safe_dump(wanted))
-    return furnish.build_rack(chosen, CommandedClock(START), random.Random(1), variables or {})
-
-
-def complaints(wanted: Any) -> str:
-    """What is said about a configuration that cannot be used."""
-    text = wanted if isinstance(wanted, str) else yaml.safe_dump(wanted)
-    with pytest.raises(config_file.ConfigError) as caught:
-        config_file.parse(text)
-    return str(caught.value)
-
-
-def with_user(**fields: Any) -> dict[str, Any]:
-    """A configuration with one user."""
-    return {"silos": [{"name": "lab", "users": [{"name": "ann", **fields}]}]}
 
 
 def test_everything_that_is_configured_is_there() -> None:
@@ -252,99 +230,6 @@ def test_all_complaints_at_once() -> None:
     assert len(found.splitlines()) == 4
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        with_user(tokens=[SECRET]),
-        with_user(tokens=SECRET),
-        with_user(tokens=[{"token": SECRET, "token_env": "X"}]),
-        with_user(tokens=[{"tokn": SECRET}]),
-        with_user(tokens=[{"token": [SECRET]}]),
-        with_user(token=SECRET),
-        with_user(role=SECRET),
-        with_user(**{SECRET: 1}),
-        SMALL | {"control": {"listen": SECRET, "token": SECRET}},
-        SMALL | {"listen": SECRET},
-        SMALL | {"seed": SECRET},
-        f"silos: *{SECRET}",
-        f"silos:\n  {SECRET}: 1\n  {SECRET}: 2",
-        f"silos: [{SECRET}",
-    ],
-)
-def test_complaints_never_repeat_a_token(wanted: Any) -> None:
-    """Wherever a token was put by mistake, the complaint leaves it out."""
-    assert SECRET not in complaints(wanted)
-
-
-def test_configuration_does_not_show_tokens() -> None:
-    """Neither the repr nor the text of a configuration shows a token."""
-    chosen = config_file.parse(yaml.safe_dump(with_user(tokens=[{"token": SECRET}])))
-
-    assert SECRET not in repr(chosen)
-    assert SECRET not in str(chosen)
-    assert SECRET not in repr(furnish.build_rack(chosen, CommandedClock(START), random.Random(1)).tokens)
-
-
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        ({"token": "secret-without-prefix"}, "begins with `oxide-token-`"),
-        ({"token": "oxide-token-with blank"}, "without blanks"),
-        ({"token_env": "NOT_SET"}, "token_env NOT_SET: the environment variable is not set"),
-        ({"token_env": "EMPTY"}, "token_env EMPTY: a token begins with"),
-        (
-            {"token_file": "/nonexistent/token"},
-            "token_file /nonexistent/token: cannot be read: No such file or directory",
-        ),
-    ],
-)
-def test_tokens_that_cannot_be_had(source: dict[str, Any], said: str) -> None:
-    """A token that is not there, or could never be used, is refused with its place and the remedy, without itself."""
-    with pytest.raises(credentials.CredentialError) as caught:
-        build(with_user(tokens=[source]), {"EMPTY": ""})
-
-    assert said in str(caught.value)
-    assert "secret-without-prefix" not in str(caught.value)
-    assert "with blank" not in str(caught.value)
-
-
-def test_two_users_cannot_share_a_token() -> None:
-    """A token that would mean two users is refused."""
-    users = [{"name": name, "tokens": [{"token": SECRET}]} for name in ("ann", "bob")]
-
-    with pytest.raises(credentials.CredentialError, match=r"user bob.*another user has the same token") as caught:
-        build({"silos": [{"name": "lab", "users": users}]})
-
-    assert SECRET not in str(caught.value)
-
-
-def test_token_files(tmp_path: Path) -> None:
-    """A file's token counts without the line end; a file that others can read is refused with the remedy."""
-    path = tmp_path / "token"
-    path.write_text(f"{SECRET}\n")
-    path.chmod(0o640)
-    source = credentials.TokenSource(token_file=path)
-
-    with pytest.raises(credentials.CredentialError, match=f"others can read it .*; run: chmod 600 {path}"):
-        credentials.read_token(source, {})
-    path.chmod(0o600)
-
-    assert credentials.read_token(source, {}) == SECRET
-
-
-def test_made_token_files(tmp_path: Path) -> None:
-    """`create` makes a file with a new token for its owner alone, keeps one that is there, and leaves no draft."""
-    source = credentials.TokenSource(token_file=tmp_path / "state" / "token", create=True)
-
-    first, second = credentials.read_token(source, {}), credentials.read_token(source, {})
-
-    assert first == second
-    assert first.startswith("oxide-token-")
-    assert stat.S_IMODE((tmp_path / "state" / "token").stat().st_mode) == 0o600
-    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
-    assert [path.name for path in (tmp_path / "state").iterdir()] == ["token"]
-
-
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     """Files that a configuration names are looked for beside it."""
     (tmp_path / "token").write_text(SECRET)
@@ -399,20 +284,6 @@ def test_rack_without_a_configuration(tmp_path: Path, variables: dict[str, str])
     assert (tmp_path / "state").exists() is not bool(variables)
 
 
-def test_state_directory() -> None:
-    """Made-up tokens are kept where the environment says, else where state is kept on this kind of system."""
-    given = settings.from_variables({"CAPOX_RACK_STATE_DIR": "/a", "XDG_STATE_HOME": "/b", "HOME": "/c"})
-    state_home = settings.from_variables({"XDG_STATE_HOME": "/b", "HOME": "/c"})
-    home = settings.from_variables({"HOME": "/c"})
-
-    assert [str(each.state_directory) for each in (given, state_home, home)] == [
-        "/a",
-        "/b/capox/rack",
-        "/c/.local/state/capox/rack",
-    ]
-    assert SECRET not in repr(settings.from_variables({"CAPOX_RACK_TOKEN": SECRET}))
-
-
 def test_example() -> None:
     """The example in the documentation is a rack, and shows every section that there is."""
     chosen = config_file.load(EXAMPLE)
@@ -426,49 +297,6 @@ def test_example() -> None:
 
     assert [project.name for project in rack.projects] == ["demo"]
     assert set(yaml.safe_load(EXAMPLE.read_text())) >= set(config.Config.model_fields) - {"start_time", "tls"}
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [(0, 0), (7, 7), ("7 B", 7), ("1 KiB", 1024), ("16GiB", 16 * GIB), ("1.5 TiB", 1536 * GIB), (2**63 - 1, 2**63 - 1)],
-)
-def test_sizes(text: object, size: int) -> None:
-    """Sizes are bytes, or a number and a unit with powers of 1024."""
-    assert parse_size(text) == size
-    assert parse_size(format_size(size)) == size
-
-
-@pytest.mark.parametrize("text", [-1, 2**63, 1.5, True, None, "", "GiB", "1 GB", "1 gib", "0.1 B", "-1 GiB", "9e9 B"])
-def test_no_sizes(text: object) -> None:
-    """What is no size, or not of whole bytes, is refused."""
-    with pytest.raises(ValueError, match=r"\w"):
-        parse_size(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "endpoint", "is_loopback"),
-    [
-        ("127.0.0.1:0", Endpoint("127.0.0.1", 0), True),
-        ("127.9.9.9:1", Endpoint("127.9.9.9", 1), True),
-        ("[::1]:12220", Endpoint("::1", 12220), True),
-        ("localhost:65535", Endpoint("localhost", 65535), True),
-        ("198.51.100.1:1", Endpoint("198.51.100.1", 1), False),
-        ("[::]:1", Endpoint("::", 1), False),
-        ("192.0.2.1:1", Endpoint("192.0.2.1", 1), False),
-    ],
-)
-def test_endpoints(text: str, endpoint: Endpoint, *, is_loopback: bool) -> None:
-    """An endpoint is an address and a port, and known to be on loopback or not."""
-    assert parse_endpoint(text) == endpoint
-    assert str(endpoint) == text
-    assert endpoint.is_loopback is is_loopback
-
-
-@pytest.mark.parametrize("text", ["", ":80", "127.0.0.1:", "::1:80", "[::1]", "[zz]:1", "rack.example:80", 80, None])
-def test_no_endpoints(text: object) -> None:
-    """What is no endpoint is refused, names included: nothing is looked up."""
-    with pytest.raises(ValueError, match=r"\w"):
-        parse_endpoint(text)
 
 
 def test_roles_are_the_rack_s() -> None:

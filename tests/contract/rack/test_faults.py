@@ -117,6 +117,7 @@ async def test_pool_exhausted(client: RackUnderTest) -> None:
     body = {"name": "door", "description": ""}
 
     def wanting(pool: str) -> dict[str, Any]:
+        """A floating IP from a pool."""
         allocator = {"type": "auto", "pool_selector": {"type": "explicit", "pool": pool}}
         return body | {"address_allocator": allocator}
 

@@ -1,4 +1,4 @@
-"""The how-to page of the rack: its commands work as they are written."""
+"""The rack's pages: their commands work as they are written, and nothing is left out."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ import os
 import re
 import shutil
 import subprocess
+import typing
 from pathlib import Path
 
 import pytest
 
-from capox.rack import main
+from capox.rack import control, faults, main
+from capox.rack.app import RackApp
+from tests.rack import RackUnderTest
 from tests.rack_process import RackProcess
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "run-the-rack.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = DOCS / "how-to" / "run-the-rack.md"
+CONTROL_PAGE = DOCS / "reference" / "rack-control.md"
+BEHAVIOUR_PAGE = DOCS / "explanation" / "how-a-rack-behaves.md"
+TREE = DOCS.parent
 # Options of curl and of Oxide's command line that the page uses.
 FOREIGN = {"--cacert", "--fail-with-body", "--project"}
 
@@ -47,3 +54,30 @@ def test_options_of_the_page() -> None:
     known = {option for action in main.build_parser()._actions for option in action.option_strings}
 
     assert named - known == FOREIGN
+
+
+def test_page_of_the_control_endpoint() -> None:
+    """The reference of the control endpoint has every command, every kind of fault and every field of a rule."""
+    page = CONTROL_PAGE.read_text()
+    routes = control.Control(RackApp(RackUnderTest().state)).routes()
+    commands = {f"{method} {route.path}" for route in routes for method in (route.methods or ()) if method != "HEAD"}
+    told = re.findall(r"`(GET|POST|PUT|DELETE) (/[a-z/{}-]*)", page)
+
+    assert {f"{method} {path}".replace("{id}", "{fault}") for method, path in told} == commands
+    rows = set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
+    assert rows == set(typing.get_args(faults.FaultKind)) | set(faults.FaultRule.model_fields)
+
+
+def test_sections_that_code_refers_to() -> None:
+    """Every "semantics 4.2" in code, and every section that a test of the rack begins with, is on the page."""
+    sections = set(re.findall(r"^##+ ([0-9.]+?)\.? ", BEHAVIOUR_PAGE.read_text(), re.MULTILINE))
+    cited: set[str] = set()
+    for path in (TREE / "capox" / "rack").rglob("*.py"):
+        for found in re.findall(r"semantics ([0-9., and]*[0-9])", path.read_text()):
+            cited |= set(re.findall(r"[0-9]+(?:\.[0-9]+)?", found))
+    for path in (TREE / "tests" / "contract" / "rack").rglob("test_*.py"):
+        for found in re.findall(r'"""([0-9]+(?:\.[0-9]+)?(?:, [0-9]+(?:\.[0-9]+)?)*): ', path.read_text()):
+            cited |= set(found.split(", "))
+
+    assert len(cited) > 20
+    assert cited - sections == set()

@@ -92,6 +92,7 @@ async def make_mistakes(rack: RackUnderTest) -> dict[str, str | bytes]:
     answers: dict[str, str | bytes] = {}
 
     def keep(answer: httpx.Response) -> None:
+        """Keep everything that was answered."""
         assert answer.status_code < 500
         headers = "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
         answers[f"answer {len(answers)} to {answer.request.url.path}"] = f"{headers}\n{answer.text}"
