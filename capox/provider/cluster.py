@@ -34,6 +34,9 @@ TRANSITION_REQUEUE_SECONDS: Final = 10.0
 REFUSED_REQUEUE_SECONDS: Final = 120.0
 """When to try again what a person has to put right."""
 
+CREDENTIALS_REQUEUE_SECONDS: Final = 30.0
+"""When to read the Secret again that was missing or incomplete; nobody watches Secrets (K-32)."""
+
 
 class ClusterReconciler:
     """The reconciler of OxideClusters.
@@ -56,7 +59,10 @@ class ClusterReconciler:
             OxideError: Something on the rack failed that trying again may settle.
         """
         cluster = await gate.find(self._deps.kube, OXIDE_CLUSTERS, request.namespace, request.name)
-        if cluster is None or not gate.is_watched(cluster, self._deps.watch_filter):
+        if cluster is None:
+            self._deps.racks.forget(CONTROLLER, request)
+            return DONE
+        if not gate.is_watched(cluster, self._deps.watch_filter):
             return DONE
         if gate.is_externally_managed(cluster):
             return DONE
@@ -102,7 +108,9 @@ class ClusterReconciler:
 
     def _result(self, work: ClusterPass) -> Result:
         facts = work.facts
-        if facts.credentials is not None or facts.trouble is not None:
+        if facts.credentials is not None:
+            seconds = CREDENTIALS_REQUEUE_SECONDS
+        elif facts.trouble is not None:
             seconds = REFUSED_REQUEUE_SECONDS
         elif (
             facts.waiting_for_machines

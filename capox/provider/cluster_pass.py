@@ -115,13 +115,12 @@ class ClusterPass:
             return
         sight = sight_of(instances, floating_ips)
         key = Request(self.cluster.metadata.namespace, self.cluster.metadata.name)
-        self._project.watch.expect(controller, key, Interest(look, sight, isinstance(self.facts.step, plan.Wait), wake))
+        interest = Interest(look, sight, isinstance(self.facts.step, plan.Wait), wake)
+        self._deps.racks.expect(self._project, controller, key, interest)
 
     def forget(self, controller: str) -> None:
         """Expect nothing any more."""
-        if self._project is not None:
-            key = Request(self.cluster.metadata.namespace, self.cluster.metadata.name)
-            self._project.watch.forget(controller, key)
+        self._deps.racks.forget(controller, Request(self.cluster.metadata.namespace, self.cluster.metadata.name))
 
     # -- the way in ---------------------------------------------------------------------------------------------------
 

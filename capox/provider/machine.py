@@ -57,7 +57,10 @@ class MachineReconciler:
             OxideError: Something on the rack failed that trying again may settle.
         """
         machine = await gate.find(self._deps.kube, OXIDE_MACHINES, request.namespace, request.name)
-        if machine is None or not gate.is_watched(machine, self._deps.watch_filter):
+        if machine is None:
+            self._deps.racks.forget(CONTROLLER, request)
+            return DONE
+        if not gate.is_watched(machine, self._deps.watch_filter):
             return DONE
         try:
             return await self._reconcile(request, machine)

@@ -123,12 +123,12 @@ class MachinePass:
             return _sight(instances.by_id(recorded) if recorded else instances.by_name(identity.name))
 
         is_in_transition = not isinstance(self.facts.step, plan.Steady | plan.Vanished | plan.Blocked)
-        self._project.watch.expect(controller, request, Interest(look, sight, is_in_transition, wake))
+        interest = Interest(look, sight, is_in_transition, wake)
+        self._deps.racks.expect(self._project, controller, request, interest)
 
     def forget(self, controller: str) -> None:
         """Expect nothing any more."""
-        if self._project is not None:
-            self._project.watch.forget(controller, _key(self.machine))
+        self._deps.racks.forget(controller, _key(self.machine))
 
     # -- the way in ---------------------------------------------------------------------------------------------------
 

@@ -69,9 +69,9 @@ class Watch:
 
     def expect(self, controller: str, request: Request, interest: Interest) -> None:
         """Wake an object when its part of the picture is another than this; replaces what it expected before."""
-        self._interests[controller, request] = interest
-        if interest.is_in_transition:
+        if interest.is_in_transition or not self._interests:
             self._hurry.set()
+        self._interests[controller, request] = interest
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -104,6 +104,10 @@ class Watch:
     async def _pause(self) -> None:
         """Sleep for as long as the pace says; somebody who begins to wait cuts the long sleep short."""
         self._hurry.clear()
+        if not self._interests:
+            # Nobody looks through these credentials any more; they may have been rotated, and refused by now.
+            await self._hurry.wait()
+            self._hurry.clear()
         if any(interest.is_in_transition for interest in self._interests.values()):
             await self._clock.sleep(TRANSITION_SECONDS)
             return
@@ -174,6 +178,7 @@ class Racks:
         self._connect = connect or _connect
         self._clients: dict[str, OxideClient] = {}
         self._projects: dict[tuple[str, str], Project] = {}
+        self._expecting: dict[tuple[str, Request], Project] = {}
 
     def project(self, credentials: Credentials, name: str) -> Project:
         """The project of this name or id as these credentials see it.
@@ -187,6 +192,23 @@ class Racks:
                 self._clients[key] = self._connect(credentials, self._buckets, self._clock)
             self._projects[key, name] = Project(self._clients[key], name, self._clock)
         return self._projects[key, name]
+
+    def expect(self, project: Project, controller: str, request: Request, interest: Interest) -> None:
+        """Wake an object when its part of a project's picture changes.
+
+        What it expected of another project is over: of the same one with older credentials, above all, which would be
+        asked for ever although nobody may ask with them any more.
+        """
+        if self._expecting.get((controller, request)) is not project:
+            self.forget(controller, request)
+        self._expecting[controller, request] = project
+        project.watch.expect(controller, request, interest)
+
+    def forget(self, controller: str, request: Request) -> None:
+        """Expect nothing for an object any more."""
+        project = self._expecting.pop((controller, request), None)
+        if project is not None:
+            project.watch.forget(controller, request)
 
     async def aclose(self) -> None:
         """Stop observing and close all connections."""

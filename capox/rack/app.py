@@ -138,7 +138,7 @@ class RackApp:
             entry.status, entry.error_code, entry.message = error.status, error.error_code, error.message
             headers = {"x-request-id": entry.request_id, **error.headers}
             return _Answer(error.status, encode_pretty(error.body(entry.request_id)), headers)
-        except Exception as error:  # noqa: BLE001 -- a mistake of the rack itself; whatever it is, the client gets an answer
+        except Exception as error:
             self.violations.append(f"{entry.operation}: {type(error).__name__}")
             _logger.exception("Failing by a mistake of the rack", operation=entry.operation)
             broken = errors.internal_error()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from capox.kube import errors
 from capox.kube.client import KubeAPI, KubeClient
+from capox.kube.events import EventRecorder
 from capox.kube.kind import SECRETS
+from capox.kube.lease import LeaderElection, LeaseTimes
+from capox.kube.metrics import EventMetrics, LeaseMetrics, Registry
+from capox.kube.workqueue import Request
 from hack.controlplane.pki import CertificateAuthority
 from hack.controlplane.plane import ControlPlane
 from tests.contract.kube.stories import MACHINES, KubernetesStories, machine, secret
@@ -176,3 +184,62 @@ async def test_an_apiserver_that_is_away_is_no_answer(control_plane: ControlPlan
         with pytest.raises(errors.NoAnswer):
             await api.get(SECRETS, "default", "any")
     assert time.monotonic() - before < 30
+
+
+async def test_events_are_taken_and_counted(plane: ControlPlane, api: KubeAPI, namespace: str) -> None:
+    """The apiserver takes the Event that is recorded, and its count; `kubectl describe` shows it."""
+    resource = await api.create(MACHINES, namespace, machine(namespace, "one"))
+    recorder = EventRecorder(
+        api,
+        component="capox-controller",
+        instance="test",
+        now=lambda: datetime.now(UTC),
+        randomness=random.Random(),
+        metrics=EventMetrics(Registry()),
+        repeat_seconds=0.0,
+    )
+    sending = asyncio.create_task(recorder.run())
+    for _ in range(3):
+        recorder.warning(resource, "NameConflict", "an instance of this name is there")
+        assert await recorder.drain(30)
+    sending.cancel()
+    (event,) = plane.client.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
+
+    assert event["series"]["count"] == 3
+    described = plane.kubectl("describe", "oxidemachine", "one", "-n", namespace)
+    assert "NameConflict" in described
+    assert "an instance of this name is there" in described
+
+
+async def test_a_lease_is_taken_renewed_and_given_up(plane: ControlPlane, api: KubeAPI, namespace: str) -> None:
+    """The apiserver takes each of the records, and a second process takes over."""
+
+    def election(identity: str) -> LeaderElection:
+        """Give an election."""
+        return LeaderElection(
+            api,
+            [Request(namespace, "capox-leader")],
+            identity=identity,
+            on_lost=lambda: None,
+            now=lambda: datetime.now(UTC),
+            randomness=random.Random(),
+            metrics=LeaseMetrics(Registry()),
+            times=LeaseTimes(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.2),
+        )
+
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/capox-leader"
+
+    async def work() -> dict[str, Any]:
+        """Look at the Lease twice, a second apart."""
+        first = plane.client.get(path)["spec"]
+        await asyncio.sleep(1)
+        second: dict[str, Any] = plane.client.get(path)["spec"]
+        assert first["renewTime"] < second["renewTime"]
+        return second
+
+    first = await election("first").run(work)
+    assert "holderIdentity" not in plane.client.get(path)["spec"]
+    second = await election("second").run(work)
+
+    assert (first["holderIdentity"], first["leaseTransitions"]) == ("first", 0)
+    assert (second["holderIdentity"], second["leaseTransitions"]) == ("second", 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,88 +11,14 @@ from typing import Any
 import pytest
 
 from hack.controlplane.capi import ManagementCluster
-from hack.controlplane.programs import KUBE_APISERVER
-from tests.integration.provider_process import ProviderProcess, install
+from tests.integration.stage import Stage, open_stage, world
 from tests.integration.waiting import eventually
-from tests.rack_process import RackProcess
-
-TEMPLATE = Path(__file__).resolve().parents[2] / "config" / "templates" / "cluster-template.yaml"
-TOKEN = "oxide-token-admin"
-
-
-class Stage:
-    """Where the stories play: a management cluster with the provider, and a rack."""
-
-    def __init__(self, plane: ManagementCluster, rack: RackProcess, provider: ProviderProcess, namespace: str) -> None:
-        self.plane = plane
-        self.rack = rack
-        self.provider = provider
-        self.namespace = namespace
-
-    def add_credentials(self) -> None:
-        """Make the Secret that clusters refer to."""
-        data = {"oxide-host": self.rack.url, "oxide-token": TOKEN}
-        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
-        metadata = {"name": "oxide-credentials", "namespace": self.namespace}
-        self.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded})
-
-    def apply(self, *documents: dict[str, Any]) -> None:
-        """Apply objects with kubectl, as a user does."""
-        self.plane.kubectl("apply", "-f", "-", stdin="\n---\n".join(map(json.dumps, documents)))
-
-    def get(self, kind: str, name: str) -> Any:
-        """Read an object; None when there is none."""
-        found = self.plane.kubectl("get", kind, name, "-n", self.namespace, "-o", "json", "--ignore-not-found")
-        return json.loads(found) if found.strip() else None
-
-    def objects(self, kind: str) -> list[Any]:
-        """Read all objects of a kind in the namespace."""
-        items: list[Any] = json.loads(self.plane.kubectl("get", kind, "-n", self.namespace, "-o", "json"))["items"]
-        return items
-
-    def instances(self) -> list[Any]:
-        """The rack's instances in the project."""
-        items: list[Any] = self.ask("/v1/instances")["items"]
-        return items
-
-    def ask(self, path: str, **query: str) -> Any:
-        """Ask the rack as the user does."""
-        with self.rack.client() as client:
-            answer = client.get(path, params={"project": "demo", "limit": "1000", **query})
-            assert answer.is_success, answer.text
-            return answer.json()
-
-    def image_id(self) -> str:
-        """The id of the rack's image."""
-        with self.rack.client() as client:
-            return str(client.get("/v1/images").json()["items"][0]["id"])
-
-    def generate(self, name: str, *, workers: int = 0) -> str:
-        """Fill in the shipped template."""
-        return self.plane.clusterctl(
-            "generate",
-            "cluster",
-            name,
-            "--from",
-            str(TEMPLATE),
-            "--target-namespace",
-            self.namespace,
-            "--kubernetes-version",
-            KUBE_APISERVER.version,
-            "--worker-machine-count",
-            str(workers),
-            variables={"OXIDE_PROJECT": "demo", "OXIDE_IMAGE_ID": self.image_id()},
-        )
 
 
 @pytest.fixture
 def stage(own_kinds: ManagementCluster, namespace: str, tmp_path: Path) -> Iterator[Stage]:
     """A rack and the provider for each story; the control plane is shared."""
-    install(own_kinds)
-    provider = ProviderProcess(own_kinds, tmp_path, f"--namespace={namespace}")
-    with RackProcess(tmp_path) as rack, provider:
-        stage = Stage(own_kinds, rack, provider, namespace)
-        stage.add_credentials()
+    with open_stage(own_kinds, namespace, tmp_path) as stage:
         yield stage
 
 
@@ -101,12 +26,6 @@ def ready(condition_type: str, document: Any) -> str | None:
     """The status of a condition."""
     conditions = (document or {}).get("status", {}).get("conditions", [])
     return next((each["status"] for each in conditions if each["type"] == condition_type), None)
-
-
-def world(rack: RackProcess) -> str:
-    """What is on the rack, for comparison."""
-    inventory = rack.control.inventory()
-    return json.dumps(inventory, sort_keys=True)
 
 
 def test_a_manifest_becomes_an_instance_and_nothing_is_left_of_it(stage: Stage) -> None:
@@ -120,14 +39,14 @@ def test_a_manifest_becomes_an_instance_and_nothing_is_left_of_it(stage: Stage) 
         within_seconds=120,
     )
     (instance,) = stage.instances()
-    (oxide_machine,) = stage.objects("oxidemachines")
-    eventually("the machine is provisioned", lambda: ready("Ready", stage.objects("oxidemachines")[0]) == "True")
+    (oxide_machine,) = stage.objects("oxidemachine")
+    eventually("the machine is provisioned", lambda: ready("Ready", stage.objects("oxidemachine")[0]) == "True")
     eventually(
         "the floating IP is on it",
         lambda: stage.ask("/v1/floating-ips")["items"][0]["instance_id"] == instance["id"],
     )
 
-    (machine,) = stage.objects("machines")
+    (machine,) = stage.objects("machine")
     secret = stage.get("secret", machine["spec"]["bootstrap"]["dataSecretName"])
     expected = base64.b64decode(secret["data"]["value"])
     sent = stage.rack.control.user_data(instance["id"])
@@ -190,27 +109,6 @@ def machine_deployment(stage: Stage, cluster: str, replicas: int) -> list[dict[s
     return [template, secret, deployment]
 
 
-def plain_cluster(stage: Stage, name: str, **spec: Any) -> list[dict[str, Any]]:
-    """Give a Cluster without a control plane object, and its OxideCluster."""
-    namespace = stage.namespace
-    metadata = {"name": name, "namespace": namespace}
-    reference = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "OxideCluster", "name": name}
-    return [
-        {
-            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
-            "kind": "OxideCluster",
-            "metadata": metadata,
-            "spec": {"credentialsRef": {"name": "oxide-credentials"}, "project": "demo", **spec},
-        },
-        {
-            "apiVersion": "cluster.x-k8s.io/v1beta2",
-            "kind": "Cluster",
-            "metadata": metadata,
-            "spec": {"infrastructureRef": reference},
-        },
-    ]
-
-
 def running(stage: Stage) -> int:
     """How many instances run."""
     return sum(each["run_state"] == "running" for each in stage.instances())
@@ -218,14 +116,14 @@ def running(stage: Stage) -> int:
 
 def test_plain_machines_come_and_go(stage: Stage) -> None:
     """A MachineDeployment of given bootstrap data grows from 0 to 5 and shrinks to 1; disks go with their machines."""
-    stage.apply(*plain_cluster(stage, "plain"), *machine_deployment(stage, "plain", 0))
+    stage.apply(*stage.plain_cluster("plain"), *machine_deployment(stage, "plain", 0))
     eventually("the cluster is provisioned", lambda: ready("Ready", stage.get("oxidecluster", "plain")) == "True")
     assert stage.instances() == []
 
     stage.plane.kubectl("scale", "machinedeployment", "plain", "--replicas=5", "-n", stage.namespace)
     eventually("five instances run", lambda: running(stage) == 5, within_seconds=120)
     eventually(
-        "all are provisioned", lambda: all(ready("Ready", each) == "True" for each in stage.objects("oxidemachines"))
+        "all are provisioned", lambda: all(ready("Ready", each) == "True" for each in stage.objects("oxidemachine"))
     )
 
     stage.plane.kubectl("scale", "machinedeployment", "plain", "--replicas=1", "-n", stage.namespace)
@@ -238,7 +136,7 @@ def test_provider_dies_at_any_moment(stage: Stage) -> None:
     before = world(stage.rack)
     for kind in ("unavailable", "lost_reply"):
         stage.rack.control.add_fault(kind, probability=0.1, seed=7)
-    stage.apply(*plain_cluster(stage, "plain"), *machine_deployment(stage, "plain", 4))
+    stage.apply(*stage.plain_cluster("plain"), *machine_deployment(stage, "plain", 4))
 
     for _ in range(3):
         calls = len(stage.rack.control.calls())

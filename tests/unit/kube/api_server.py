@@ -38,6 +38,7 @@ def status(code: int, reason: str, message: str = "", headers: dict[str, str] | 
     """Give the behaviour that answers with a Status object."""
 
     async def answer(_: web.Request) -> web.StreamResponse:
+        """Answer with the Status."""
         document = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
         return web.json_response(document, status=code, headers=headers)
 

@@ -3,92 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import random
-from typing import TYPE_CHECKING
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from capox.kube import errors
-from capox.kube.metrics import OUTCOMES, QueueMetrics, Registry
-from capox.kube.workqueue import BACKOFF_CAP_SECONDS, BACKOFF_FIRST_SECONDS, DONE, Request, Result, Workqueue
+from capox.kube.workqueue import BACKOFF_CAP_SECONDS, BACKOFF_FIRST_SECONDS, DONE, Request, Result
 from tests.sim.loop import simulate, simulated, simulation_loop
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-A, B, C = Request("team", "a"), Request("team", "b"), Request("team", "c")
-
-
-class Work:
-    """A reconciler that does what it is told, and remembers.
-
-    Attributes:
-        begun: Each pass as (time, key), in order.
-        ended: The keys of the passes that have ended, in order.
-        behaviour: What a pass does and wants; a pass takes no time and wants nothing until a test says otherwise.
-    """
-
-    def __init__(self) -> None:
-        self.begun: list[tuple[float, Request]] = []
-        self.ended: list[Request] = []
-        self.behaviour: Callable[[Request], Awaitable[Result]] = self.nothing
-
-    @staticmethod
-    async def nothing(_: Request) -> Result:
-        """A pass that takes no time and wants nothing."""
-        return DONE
-
-    async def reconcile(self, request: Request) -> Result:
-        """A pass, as the queue calls it."""
-        self.begun.append((simulation_loop().time(), request))
-        result = await self.behaviour(request)
-        self.ended.append(request)
-        return result
-
-    def times(self, request: Request) -> list[float]:
-        """When the passes over a key began."""
-        return [time for time, key in self.begun if key == request]
-
-
-def taking(seconds: float, result: Result = DONE) -> Callable[[Request], Awaitable[Result]]:
-    """Give the behaviour of a pass that takes its time."""
-
-    async def behaviour(_: Request) -> Result:
-        await asyncio.sleep(seconds)
-        return result
-
-    return behaviour
-
-
-async def failing(_: Request) -> Result:
-    """A pass that fails as the weather makes them fail."""
-    raise errors.NoAnswer("nobody is there")
-
-
-@contextlib.asynccontextmanager
-async def running(
-    work: Work, *, concurrency: int = 1, registry: Registry | None = None, seed: int = 0
-) -> AsyncIterator[Workqueue]:
-    """Run a queue, and cancel it in the end."""
-    queue = Workqueue(
-        "test",
-        work.reconcile,
-        concurrency=concurrency,
-        randomness=random.Random(seed),
-        metrics=QueueMetrics(registry or Registry()),
-    )
-    task = asyncio.create_task(queue.run())
-    await asyncio.sleep(0)
-    try:
-        yield queue
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+from tests.unit.kube.queue_work import A, B, C, Work, failing, running, taking
 
 
 @simulated
@@ -163,6 +86,7 @@ def test_of_several_times_the_earliest_counts(times: tuple[int, ...]) -> None:
     work = Work()
 
     async def story() -> None:
+        """What happens."""
         async with running(work) as queue:
             for seconds in times:
                 queue.add_after(A, seconds)
@@ -210,6 +134,7 @@ def test_failures_come_back_with_growing_waits_within_their_bounds(seed: int) ->
     work.behaviour = failing
 
     async def story() -> None:
+        """What happens."""
         async with running(work, seed=seed) as queue:
             queue.add(A)
             await asyncio.sleep(4000)
@@ -231,6 +156,7 @@ def test_many_failing_keys_do_not_come_back_as_one() -> None:
     keys = [Request("team", str(number)) for number in range(100)]
 
     async def story() -> None:
+        """What happens."""
         async with running(work, concurrency=100) as queue:
             for key in keys:
                 queue.add(key)
@@ -284,6 +210,7 @@ async def test_a_cancellation_inside_a_pass_is_a_failure_of_that_pass() -> None:
     work = Work()
 
     async def cancelled(_: Request) -> Result:
+        """End as cancelled."""
         raise asyncio.CancelledError
 
     work.behaviour = cancelled
@@ -350,106 +277,6 @@ async def test_cancelling_ends_the_passes_where_they_are() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@simulated
-async def test_each_pass_has_an_id_and_its_key_in_the_logs() -> None:
-    """Whatever is logged during a pass carries reconcileID, namespace and name; two passes have two ids."""
-    work = Work()
-    seen: list[dict[str, object]] = []
-
-    async def remember(_: Request) -> Result:
-        seen.append(dict(structlog.contextvars.get_contextvars()))
-        return DONE
-
-    work.behaviour = remember
-    async with running(work) as queue:
-        queue.add(A)
-        queue.add(B)
-        await asyncio.sleep(1)
-
-    assert [(context["namespace"], context["name"]) for context in seen] == [("team", "a"), ("team", "b")]
-    assert len({context["reconcileID"] for context in seen}) == 2
-
-
-@simulated
-async def test_weather_is_logged_in_a_line_and_a_mistake_with_its_traceback() -> None:
-    """A Kubernetes error is said; an error that nobody expected shows where it came from."""
-    work = Work()
-
-    async def mistaken(_: Request) -> Result:
-        raise ZeroDivisionError("a mistake")
-
-    with capture_logs() as logs:
-        async with running(work) as queue:
-            work.behaviour = failing
-            queue.add(A)
-            await asyncio.sleep(0.1)
-            work.behaviour = mistaken
-            queue.add(B)
-            await asyncio.sleep(0.1)
-
-    assert [(log["event"], log["errorType"], bool(log["exc_info"])) for log in logs] == [
-        ("Reconciling failed", "NoAnswer", False),
-        ("Reconciling failed", "ZeroDivisionError", True),
-    ]
-
-
-@simulated
-async def test_every_series_is_there_from_the_start() -> None:
-    """A counter that has not counted yet says 0."""
-    registry = Registry()
-    async with running(Work(), registry=registry, concurrency=7):
-        for outcome in OUTCOMES:
-            assert registry.value("controller_runtime_reconcile_total", controller="test", result=outcome) == 0
-        for name in ("workqueue_adds_total", "workqueue_retries_total", "workqueue_depth"):
-            assert registry.value(name, name="test") == 0
-        assert registry.value("controller_runtime_reconcile_errors_total", controller="test") == 0
-        assert registry.value("controller_runtime_active_workers", controller="test") == 0
-        assert registry.value("controller_runtime_max_concurrent_reconciles", controller="test") == 7
-        assert registry.value("workqueue_longest_running_processor_seconds", name="test") == 0
-
-
-@simulated
-async def test_metrics_tell_what_the_queue_does() -> None:
-    """Depth, active workers, age of passes and waits, and how passes ended."""
-    registry, work = Registry(), Work()
-
-    value = registry.value
-    async with running(work, registry=registry) as queue:
-        work.behaviour = taking(10)
-        queue.add(A)
-        await asyncio.sleep(1)
-        queue.add(B)
-        queue.add(C)
-        await asyncio.sleep(3)
-        assert value("workqueue_depth", name="test") == 2
-        assert value("controller_runtime_active_workers", controller="test") == 1
-        assert value("workqueue_longest_running_processor_seconds", name="test") == 4
-        assert queue.longest_waiting_seconds() == 3
-
-        await asyncio.sleep(40)
-        assert value("workqueue_depth", name="test") == 0
-        assert value("controller_runtime_active_workers", controller="test") == 0
-        assert value("workqueue_longest_running_processor_seconds", name="test") == 0
-        assert queue.longest_waiting_seconds() == 0
-
-        work.behaviour = failing
-        queue.add(A)
-        work_before = len(work.begun)
-        await asyncio.sleep(0.1)
-        work.behaviour = taking(0, Result(requeue_after_seconds=1000))
-        await asyncio.sleep(10)
-        assert len(work.begun) == work_before + 2
-
-    assert value("controller_runtime_reconcile_total", controller="test", result="success") == 3
-    assert value("controller_runtime_reconcile_total", controller="test", result="error") == 1
-    assert value("controller_runtime_reconcile_total", controller="test", result="requeue_after") == 1
-    assert value("controller_runtime_reconcile_errors_total", controller="test") == 1
-    assert value("workqueue_retries_total", name="test") == 1
-    assert value("workqueue_adds_total", name="test") == 5
-    assert value("controller_runtime_reconcile_time_seconds_sum", controller="test") == 30
-    assert value("workqueue_queue_duration_seconds_sum", name="test") == 9 + 19
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_whatever_the_order_no_addition_is_lost_and_no_key_has_two_workers(seed: int) -> None:
     """Under random additions, failures and waits each addition is followed by a pass, one worker a key."""
@@ -460,6 +287,7 @@ def test_whatever_the_order_no_addition_is_lost_and_no_key_has_two_workers(seed:
     last_added: dict[Request, float] = {}
 
     async def behaviour(request: Request) -> Result:
+        """Take some time, then fail, come back or be done."""
         assert request not in at_work
         at_work.add(request)
         last_begun[request] = simulation_loop().time()
@@ -470,6 +298,7 @@ def test_whatever_the_order_no_addition_is_lost_and_no_key_has_two_workers(seed:
         return Result(requeue_after_seconds=dice.uniform(0, 9)) if dice.random() < 0.3 else DONE
 
     async def story() -> None:
+        """What happens."""
         work = Work()
         work.behaviour = behaviour
         async with running(work, concurrency=3, seed=seed) as queue:
