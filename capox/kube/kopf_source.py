@@ -123,6 +123,7 @@ class KopfSource:
         self._end_operator: asyncio.Event | None = None
         self._is_stopping = False
         self._logins = 0
+        self._sessions: list[contextlib.AbstractAsyncContextManager[Any]] = []
         self._backoff = backoff or EndlessBackoff()
         self._log = structlog.get_logger()
 
@@ -202,6 +203,9 @@ class KopfSource:
             self._log.warning("Watches ended", error=str(error), errorType=type(error).__name__)
         finally:
             self._end_operator = None
+            # An operator that fails does not always close what it was given.
+            while self._sessions:
+                await self._sessions.pop().__aexit__(None, None, None)
 
     def _end(self) -> None:
         if self._end_operator is not None:
@@ -220,7 +224,9 @@ class KopfSource:
         if self._logins > 1:
             # Without a pause a token that is not accepted would be tried as fast as the network allows.
             await asyncio.sleep(next(itertools.islice(self._backoff, min(self._logins - 2, 100), None)))
-        return kopf.AiohttpSession(server=self._client.server, aiohttp_session=self._client.watch_session())
+        session = self._client.watch_session()
+        self._sessions.append(session)
+        return kopf.AiohttpSession(server=self._client.server, aiohttp_session=session)
 
     def _handler(self, kind: Kind[Any]) -> Callable[..., Any]:
         async def seen(event: Any, **_: Any) -> None:

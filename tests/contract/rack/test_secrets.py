@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import logging
 import random
-import traceback
+import sys
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 
-from capox.rack import access, control, inventory
+from capox.rack import access, control, inventory, logs
 from capox.rack.table import Table
 from tests.contract.rack import instance_life
 from tests.leaks import find_leaks
@@ -138,18 +140,33 @@ async def test_nothing_leaks_within_the_process(client: RackUnderTest) -> None:
     assert find_leaks(SECRETS, places) == []
 
 
-async def test_tracebacks_hold_no_values(client: RackUnderTest) -> None:
-    """An error inside the rack does not carry what the request brought."""
+@pytest.fixture
+def configured_log(capsys: pytest.CaptureFixture[str]) -> Iterator[pytest.CaptureFixture[str]]:
+    """The rack's own log as its users see it, and everything as before afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    logs.configure("json", "debug", sys.stderr)
+    yield capsys
+    structlog.reset_defaults()
+    root.handlers = handlers
+    root.setLevel(level)
+
+
+async def test_a_mistake_of_the_rack_tells_no_values(
+    client: RackUnderTest, configured_log: pytest.CaptureFixture[str]
+) -> None:
+    """1.3: an error inside the rack is answered like any other 500, reported, and carries nothing of the request."""
     await instance_life.create(client, user_data=base64.b64encode(PLAIN).decode())
     record = instance_life.record(client)
     record.ncpus = "many"  # type: ignore[assignment]  # an error that the rack could have
 
-    try:
-        answer = (await client.ask("POST", instance_life.path(act="start"))).text
-    except TypeError as error:
-        answer = "".join(traceback.format_exception(error))
+    answer = await client.ask("POST", instance_life.path(act="start"))
 
-    assert find_leaks(SECRETS, {"answer": answer}) == []
+    assert (answer.status_code, answer.json()["error_code"]) == (500, "Internal")
+    assert client.app.violations.pop().startswith("instance_start: TypeError")
+    told = configured_log.readouterr().err
+    assert "TypeError" in told
+    assert find_leaks(SECRETS, {"answer": answer.text, "log": told}) == []
 
 
 async def test_control_hands_out_one_instance_s_user_data_only(client: RackUnderTest) -> None:
