@@ -301,6 +301,10 @@ class MachinePass:
         found = bootstrap.user_data(secret)
         if isinstance(found, bootstrap.BootstrapRefused):
             self.facts.bootstrap = Trouble(found.reason, found.message)
+            if found.reason != Reason.WAITING_FOR_BOOTSTRAP_DATA:
+                # A person has to change something; until then it is the same each time.
+                self.retry_after_seconds = REFUSED_REQUEUE_SECONDS
+                self._deps.recorder.warning(self.machine, found.reason, found.message)
             return None
         return found
 

@@ -130,7 +130,21 @@ class RestClient:
     def _exchange(
         self, method: str, path: str, payload: bytes | None, headers: Mapping[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """Send a request and read the whole answer."""
+        """Send a request and read the whole answer.
+
+        The apiserver closes connections that were idle for minutes. That shows only when the next request is sent,
+        which it has not seen then: one that changes nothing, or has the same effect twice, is sent once more.
+        """
+        try:
+            return self._exchange_once(method, path, payload, headers)
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            if method not in {"GET", "DELETE"}:
+                raise
+            return self._exchange_once(method, path, payload, headers)
+
+    def _exchange_once(
+        self, method: str, path: str, payload: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self._connection()
         try:
             connection.request(method, path, payload, headers)
