@@ -141,6 +141,8 @@ class LeaderElection:
         self._randomness = randomness
         self._metrics = metrics
         self._log = structlog.get_logger().bind(identity=identity)
+        # Each Lease as it was last seen, and since when it is so.
+        self._seen: dict[Request, tuple[LeaseSpec, float]] = {}
         for lease in self._leases:
             metrics.on_change(lease.name, is_held=False)
 
@@ -192,18 +194,21 @@ class LeaderElection:
     # Taking.
 
     async def _take(self, name: Request) -> _Held:
-        """Try until the Lease is ours."""
-        seen: tuple[LeaseSpec, float] | None = None
+        """Try until the Lease is ours.
+
+        The Leases behind it are looked at as well: their holder's silence counts from now on, not from when it is their
+        turn, or a holder of two that died would be waited for twice.
+        """
         while True:
             began = _time()
             try:
-                lease = await self._read(name)
+                lease = await self._look_at(name)
                 if lease is None:
                     return _Held(await self._make(name), began)
-                if seen is None or seen[0] != lease.spec:
-                    seen = (lease.spec, _time())
-                if self._is_free(*seen):
+                if self._is_free(*self._seen[name]):
                     return _Held(await self._write(lease, self._taken(lease.spec)), began)
+                for later in self._leases[self._leases.index(name) + 1 :]:
+                    await self._look_at(later)
             except errors.KubeError as error:
                 self._log.debug("Taking a lease failed", lease=str(name), error=str(error))
             await asyncio.sleep(self._times.retry_seconds * (1 + _JITTER * self._randomness.random()))
@@ -213,6 +218,13 @@ class LeaderElection:
             return True
         lease_seconds = spec.lease_duration_seconds or self._times.lease_seconds
         return _time() - seen_at > lease_seconds
+
+    async def _look_at(self, name: Request) -> Lease | None:
+        """Read a Lease, and note when it was first seen as it is now."""
+        lease = await self._read(name)
+        if lease is not None and (name not in self._seen or self._seen[name][0] != lease.spec):
+            self._seen[name] = (lease.spec, _time())
+        return lease
 
     async def _read(self, name: Request) -> Lease | None:
         try:

@@ -176,6 +176,20 @@ async def test_a_process_that_dies_is_followed_after_its_lease() -> None:
 
 
 @simulated
+async def test_a_holder_of_two_leases_is_waited_for_once() -> None:
+    """Its silence counts for both Leases at once: taking the second one does not begin a wait of its own."""
+    store = new_store()
+    async with replicas(store, "a", "b", leases=(OURS, THEIRS)) as (a, b):
+        await asyncio.sleep(60)
+        a.line.is_cut = True
+        died = simulation_loop().time()
+        await asyncio.sleep(40)
+        began = b.leading[0][0]
+
+    assert 13 <= began - died <= 26
+
+
+@simulated
 async def test_a_cut_off_leader_stops_before_another_begins() -> None:
     """At the renew deadline, and the callback is called first."""
     store = new_store()
