@@ -182,7 +182,7 @@ test-sim: $(STAMP) ## Reconcilers, rack and a small Kubernetes on virtual time
 	$(if $(call has_tests,sim),$(call stage,test-sim,$(call pytest,sim)))
 
 .PHONY: test-integration
-test-integration: $(STAMP) ## A real etcd, kube-apiserver and Cluster API; built on first use (about half an hour on 2 cores)
+test-integration: $(STAMP) ## A real etcd, kube-apiserver and Cluster API; built on first use (a quarter of an hour on 2 idle cores)
 	$(call stage,controlplane,$(BIN)/python -m hack.controlplane build)
 	$(call stage,test-integration,$(call pytest,integration))
 

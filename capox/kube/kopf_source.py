@@ -120,7 +120,8 @@ class KopfSource:
         self._sink: Callable[[Kind[Any], EventType, dict[str, Any]], None] | None = None
         self._beat: Callable[[set[str]], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._end_operator: asyncio.Event | None = None
+        self._operator: asyncio.Task[None] | None = None
+        self._pause: asyncio.Task[None] | None = None
         self._is_stopping = False
         self._logins = 0
         self._sessions: list[contextlib.AbstractAsyncContextManager[Any]] = []
@@ -181,35 +182,35 @@ class KopfSource:
                 if loop.time() - began > 2 * BACKOFF_CAP_SECONDS:
                     pauses = iter(self._backoff)
                 if not self._is_stopping:
-                    await asyncio.sleep(next(pauses))
+                    self._pause = asyncio.create_task(asyncio.sleep(next(pauses)), name="pause")
+                    await asyncio.wait((self._pause,))
         finally:
             beating.cancel()
 
     async def _operate(self) -> None:
         """Run one operator to its end, whatever ends it."""
-        self._end_operator = asyncio.Event()
         scope: dict[str, Any] = {"clusterwide": True} if self._namespace is None else {"namespaces": [self._namespace]}
         # Without a name of its own kopf would make one, for which it looks the host up in DNS and waits for the answer.
         scope["identity"] = "capox"
+        operator = kopf.operator(
+            registry=self._registry(), settings=kopf_settings(self._backoff), standalone=True, **scope
+        )
+        self._operator = asyncio.create_task(operator, name="operator")
         try:
-            await kopf.operator(
-                registry=self._registry(),
-                settings=kopf_settings(self._backoff),
-                standalone=True,
-                stop_flag=self._end_operator,
-                **scope,
-            )
-        except Exception as error:  # noqa: BLE001  # whatever it was, watching has to go on
-            self._log.warning("Watches ended", error=str(error), errorType=type(error).__name__)
+            await asyncio.wait((self._operator,))
+            if not self._operator.cancelled() and (error := self._operator.exception()) is not None:
+                self._log.warning("Watches ended", error=str(error), errorType=type(error).__name__)
         finally:
-            self._end_operator = None
-            # An operator that fails does not always close what it was given.
+            self._operator.cancel()
+            # An operator that fails or is cancelled does not close what it was given.
             while self._sessions:
                 await self._sessions.pop().__aexit__(None, None, None)
 
     def _end(self) -> None:
-        if self._end_operator is not None:
-            self._end_operator.set()
+        """End the operator at once: it has nothing to finish, and asked politely it waits for seconds."""
+        for task in (self._operator, self._pause):
+            if task is not None:
+                task.cancel()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

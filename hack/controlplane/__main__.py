@@ -13,7 +13,7 @@ from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.plane import ControlPlane
 from hack.controlplane.progress import reporter_for
-from hack.controlplane.record import record_of, write_commands
+from hack.controlplane.record import command_line, record_of, write_commands
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,6 +64,7 @@ def _print_next_steps(named: state.NamedControlPlane) -> None:
     record = named.record()
     assert record is not None
     option = "" if named.name == state.DEFAULT_NAME else f" --name {named.name}"
+    command = command_line()
     what = f"Kubernetes {record.kubernetes}" + (f", Cluster API {record.cluster_api}" if record.cluster_api else "")
     print(f"""
 {what} on {record.server}, up in {max(record.phases.values()):.0f} s.
@@ -72,10 +73,10 @@ def _print_next_steps(named: state.NamedControlPlane) -> None:
   logs         {named.logs}
 
 Next:
-  eval "$(python -m hack.controlplane env{option})"    KUBECONFIG, and kubectl and clusterctl on PATH
-  kubectl apply -k crds                          the kinds of this provider
+  eval "$({command} env{option})"    # KUBECONFIG, and kubectl and clusterctl on PATH
+  kubectl apply -k crds        # the kinds of this provider
   clusterctl describe cluster NAME
-  python -m hack.controlplane down{option}             stop it; its objects are gone then""")
+  {command} down{option}       # stop it; its objects are gone then""")
 
 
 def down(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:

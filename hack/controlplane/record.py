@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from pathlib import Path
+from typing import Final
 
 from hack.controlplane import state
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.plane import ControlPlane
 from hack.controlplane.programs import CAPI_CORE, CLUSTERCTL, KUBE_APISERVER, KUBECTL
 
-__all__ = ["record_of", "write_commands"]
+ROOT: Final = Path(__file__).resolve().parents[2]
+
+__all__ = ["command_line", "record_of", "write_commands"]
+
+
+def command_line() -> str:
+    """Give the command of this package as it works in any shell and any directory: other Pythons lack what it needs."""
+    return f"PYTHONPATH={shlex.quote(str(ROOT))} {shlex.quote(sys.executable)} -m hack.controlplane"
 
 
 def record_of(plane: ControlPlane) -> state.Record:

@@ -24,7 +24,7 @@ from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.programs import KUBE_APISERVER
 from hack.controlplane.progress import reporter_for
-from hack.controlplane.record import record_of, write_commands
+from hack.controlplane.record import command_line, record_of, write_commands
 from hack.controlplane.state import NamedControlPlane
 from hack.demo import cluster, provider
 from hack.demo.rack import DemoRack
@@ -33,13 +33,15 @@ NAME: Final = "demo"
 CONFIG: Final = Path(__file__).resolve().parents[2] / "config"
 WAIT_SECONDS: Final = 180.0
 LOOK_SECONDS: Final = 1.0
+INTERRUPTED: Final = 130
 
 
 def up(environ: Mapping[str, str]) -> int:
     """Bring everything up and show it."""
     named = NamedControlPlane(NAME, environ)
     with named.alone():
-        named.remove()
+        if named.remove():
+            print("Replacing the demo that was up")
         reporter = reporter_for()
         found = binaries.resolve(environ, reporter=reporter)
         manifests = components.ensure(environ, found, reporter)
@@ -62,10 +64,12 @@ def up(environ: Mapping[str, str]) -> int:
             plane.detach()
         finally:
             plane.stop()
-    _print_next_steps(named, rack)
     if not is_there:
-        print(f"The cluster did not come as far as it should within {WAIT_SECONDS:.0f} s; the logs say why.")
-    return 0 if is_there else 1
+        print(f"The cluster did not come as far as it should within {WAIT_SECONDS:.0f} s. Everything is left running.")
+        print(f"The logs say why: {named.logs}. `make demo-down` stops it all.")
+        return 1
+    _print_next_steps(named, rack)
+    return 0
 
 
 def down(environ: Mapping[str, str]) -> int:
@@ -118,17 +122,17 @@ def _table(rows: list[tuple[str, str, str]]) -> rich.table.Table:
 
 
 def _print_next_steps(named: NamedControlPlane, rack: DemoRack) -> None:
-    python = shlex.quote(os.path.relpath(sys.executable))
     kubectl = f"kubectl -n {cluster.NAMESPACE}"
     print(f"""
-Up, and left running. The instances have no operating system here, so kubeadm does not run in them.
+Up, and left running: the control plane's instance runs and has the endpoint. The workers wait for a control plane that
+answers; that needs an operating system in the instance, and there is none here.
 
-  eval "$({python} -m hack.controlplane env --name {NAME})"      kubectl and clusterctl for what follows
+  eval "$({command_line()} env --name {NAME})"    # kubectl and clusterctl for what follows
   {kubectl} get cluster,machines,oxidecluster,oxidemachines
   {kubectl} describe oxidecluster {cluster.CLUSTER_NAME}
   curl -H "Authorization: Bearer $(cat {shlex.quote(str(rack.token_file))})" '{rack.url}/v1/instances?project=demo'
-  {kubectl} delete cluster {cluster.CLUSTER_NAME}      the rack is as it was then
-  make demo-down                      stop it all
+  {kubectl} delete cluster {cluster.CLUSTER_NAME}    # half a minute; then the rack is empty again
+  make demo-down                   # stop it all; then: unset KUBECONFIG; hash -r
 
   logs  {named.logs}""")
 
@@ -143,6 +147,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     except ControlPlaneError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\nInterrupted; what had been started was stopped", file=sys.stderr)
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

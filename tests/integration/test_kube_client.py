@@ -18,6 +18,7 @@ from capox.kube.events import EventRecorder
 from capox.kube.kind import SECRETS
 from capox.kube.lease import LeaderElection, LeaseTimes
 from capox.kube.metrics import EventMetrics, LeaseMetrics, Registry
+from capox.kube.probe import probe
 from capox.kube.workqueue import Request
 from hack.controlplane.pki import CertificateAuthority
 from hack.controlplane.plane import ControlPlane
@@ -243,3 +244,10 @@ async def test_a_lease_is_taken_renewed_and_given_up(plane: ControlPlane, api: K
 
     assert (first["holderIdentity"], first["leaseTransitions"]) == ("first", 0)
     assert (second["holderIdentity"], second["leaseTransitions"]) == ("second", 1)
+
+
+async def test_the_probe_finds_a_real_apiserver(control_plane: ControlPlane) -> None:
+    """It knows neither its authority nor any credentials; where nobody listens it finds none."""
+    assert await probe("127.0.0.1", control_plane.port)
+    assert await probe("localhost", control_plane.port)
+    assert not await probe("127.0.0.1", 1)
