@@ -47,6 +47,7 @@ STOP_SECONDS: Final = 5.0
 CHUNK: Final = 200
 """How many objects a page of the first list holds: it bounds the memory of a beginning (K-32)."""
 
+_TLS_END_SECONDS: Final = 0.25
 _SERVER_TIMEOUT_SECONDS: Final = 300
 _CLIENT_TIMEOUT_SECONDS: Final = 330.0
 _CONNECT_TIMEOUT_SECONDS: Final = 10.0
@@ -186,6 +187,8 @@ class KopfSource:
                     await asyncio.wait((self._pause,))
         finally:
             beating.cancel()
+            # TLS connections end by an exchange, for which nobody else waits; without it sockets would be left open.
+            await asyncio.sleep(_TLS_END_SECONDS)
 
     async def _operate(self) -> None:
         """Run one operator to its end, whatever ends it."""

@@ -141,12 +141,14 @@ class OxideClient(Operations):
         # Pauses only have to differ; nobody gains by guessing them.
         self._random = randomness or random.Random()  # noqa: S311
         connect_seconds = min(CONNECT_SECONDS, deadline_seconds / 2, write_deadline_seconds / 2)
+        self._slots = asyncio.Semaphore(CONNECTIONS_LIMIT)
         self._http = httpx.AsyncClient(
             headers=_headers(token),
             verify=_ssl_context(ca) if ca is not None else True,
             timeout=httpx.Timeout(None, connect=connect_seconds, pool=connect_seconds),
             limits=httpx.Limits(
-                max_connections=CONNECTIONS_LIMIT,
+                # Not limited here: requests that are cancelled while they queue in the library below leave it stuck.
+                max_connections=None,
                 max_keepalive_connections=CONNECTIONS_LIMIT,
                 keepalive_expiry=KEEP_ALIVE_SECONDS,
             ),
@@ -222,10 +224,11 @@ class OxideClient(Operations):
         """Ask until there is an answer, or an error that repeating does not help."""
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
-                if self._bucket is not None:
-                    await self._bucket.acquire()
-                progress.sent = True
-                return read_answer(operation, await self._exchange(operation, request))
+                async with self._slots:
+                    if self._bucket is not None:
+                        await self._bucket.acquire()
+                    progress.sent = True
+                    return read_answer(operation, await self._exchange(operation, request))
             except OxideError as error:
                 pause = self._pause_seconds(error, attempt)
                 # Not begun when the deadline would end it: what is known now says more than that time ran out.

@@ -83,7 +83,13 @@ class ClusterReconciler:
             return DONE
         if is_deleting and CLUSTER_FINALIZER not in cluster.metadata.finalizers:
             return DONE
-        memory = self._memories.setdefault(cluster.metadata.uid, EndpointMemory())
+        memory = self._memories.get(cluster.metadata.uid)
+        if memory is None:
+            memory = self._memories[cluster.metadata.uid] = EndpointMemory()
+            endpoint = cluster.spec.control_plane_endpoint
+            if CLUSTER_FINALIZER in cluster.metadata.finalizers and (endpoint is None or not endpoint.host):
+                # A process before this one may have asked for the floating IP and not lived to see it.
+                memory.unanswered_at = self._deps.clock.monotonic()
         work = ClusterPass(self._deps, cluster, owner, memory)
         error = await work.converge()
         if is_deleting and isinstance(work.facts.step, plan.Finished) and error is None:

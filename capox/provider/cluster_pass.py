@@ -260,6 +260,9 @@ class ClusterPass:
         )
         try:
             made = await project.client.floating_ip_create(body, project=project.name)
+        except (oxide.TransportError, oxide.ResponseError, oxide.InternalError, oxide.ServiceUnavailable):
+            self._memory.unanswered_at = self._deps.clock.monotonic()
+            raise
         finally:
             # Also after an error: it may have been made, and only a later reading can tell.
             rack.acted()

@@ -72,11 +72,13 @@ class Seen:
             endpoint's address, else the one with the deterministic name.
         namesake: The floating IP that has the deterministic name; another one than `floating_ip`, or the same.
         candidates: The control plane machines that have instances.
+        is_settled: Whether no request to make the floating IP can still be under way.
     """
 
     floating_ip: ObservedFloatingIp | None
     namesake: ObservedFloatingIp | None
     candidates: Sequence[Candidate]
+    is_settled: bool = True
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ def is_ours(floating_ip: ObservedFloatingIp, endpoint: Endpoint) -> bool:
         return False
     mark = parse_mark(floating_ip.description)
     if mark is None:
-        return floating_ip.name == endpoint.floating_ip_name
+        # The Go provider's: its name, and that this very cluster has recorded its address. A name alone is anybody's.
+        return floating_ip.name == endpoint.floating_ip_name and floating_ip.ip == endpoint.address
     ours = endpoint.mark
     if (mark.kind, mark.namespace, mark.name) != (ours.kind, ours.namespace, ours.name):
         return False
@@ -207,6 +210,8 @@ def plan_endpoint(endpoint: Endpoint, seen: Seen) -> ClusterStep:
 def plan_release(endpoint: Endpoint, seen: Seen) -> ClusterStep:
     """The next step towards nothing being left of the endpoint, when all machines are gone."""
     floating_ip = seen.floating_ip
+    if floating_ip is None and not seen.is_settled:
+        return Wait("finding out whether the floating IP was made")
     if floating_ip is None or _refusal(endpoint, floating_ip, seen.candidates) is not None:
         return Finished()
     own = is_ours(floating_ip, endpoint)
@@ -244,7 +249,7 @@ def _refusal(endpoint: Endpoint, floating_ip: ObservedFloatingIp, candidates: Se
     is_on_stranger = floating_ip.instance_id is not None and all(
         candidate.instance_id != floating_ip.instance_id for candidate in candidates
     )
-    if is_ours(floating_ip, endpoint):
+    if is_ours(floating_ip, endpoint) and (parse_mark(floating_ip.description) is not None or not is_on_stranger):
         return None
     if endpoint.brought is None:
         mark = parse_mark(floating_ip.description)

@@ -27,6 +27,9 @@ API_SERVER_PORT: Final = 6443
 PROVING_SECONDS: Final = 60.0
 """How long a machine that has just got the endpoint may take until its apiserver answers through it (M-29)."""
 
+CREATE_SETTLES_SECONDS: Final = 60.0
+"""How long after an unanswered floating_ip_create the floating IP may still appear (semantics 1.3)."""
+
 GIVEN_UP_SECONDS: Final = 300.0
 """How long a machine that did not answer is passed over."""
 
@@ -42,12 +45,15 @@ class EndpointMemory:
     Attributes:
         last_act: Right after the last act; readings from before say nothing about it.
         moved_at: On the clock, when the endpoint was last attached.
+        unanswered_at: On the clock, when a request to make the floating IP may have been sent whose outcome is not
+            known: given up by this process, or by one before it.
         proving: The instance that has to show that it answers through the endpoint.
         given_up: Instances that did not, and until when they are passed over.
     """
 
     last_act: Moment | None = None
     moved_at: float | None = None
+    unanswered_at: float | None = None
     proving: UUID | None = None
     given_up: dict[UUID, float] = dataclasses.field(default_factory=dict)
 
@@ -99,6 +105,8 @@ class ClusterRack:
             floating_ip=floating_ip,
             namesake=namesake,
             candidates=await self._candidates(instances, endpoint, floating_ip),
+            is_settled=self._memory.unanswered_at is None
+            or floating_ips.began.seconds - self._memory.unanswered_at >= CREATE_SETTLES_SECONDS,
         )
 
     def acted(self) -> None:

@@ -47,7 +47,8 @@ class MachineReconciler:
         self._deps = deps
         self._wake = wake
         self._acts: dict[str, Acts] = {}
-        self._started_seconds = deps.clock.monotonic()
+        # Since when this process leads: what another one sent just before may still be under way.
+        self._started_seconds: float | None = None
 
     async def reconcile(self, request: Request) -> Result:
         """One pass over one machine.
@@ -56,6 +57,8 @@ class MachineReconciler:
             KubeError: Something in Kubernetes could not be read or written.
             OxideError: Something on the rack failed that trying again may settle.
         """
+        if self._started_seconds is None:
+            self._started_seconds = self._deps.clock.monotonic()
         machine = await gate.find(self._deps.kube, OXIDE_MACHINES, request.namespace, request.name)
         if machine is None:
             self._deps.racks.forget(CONTROLLER, request)
@@ -81,6 +84,7 @@ class MachineReconciler:
             # An owner that comes wakes us by its watch; until then the object is inert and can be deleted (C-IM-4).
             return DONE
         acts = self._acts.setdefault(machine.metadata.uid, Acts())
+        assert self._started_seconds is not None
         work = MachinePass(self._deps, machine, owners, acts, self._started_seconds)
         error = await work.converge()
         if is_deleting and isinstance(work.facts.step, plan.Finished) and error is None:

@@ -162,10 +162,13 @@ class MachinePass:
 
     def _identity(self) -> plan.Identity:
         metadata, recorded = self.machine.metadata, self.machine.spec.provider_id
+        oxide_cluster = self._owners.oxide_cluster
         return plan.Identity(
             instance_id=UUID(parse_provider_id(recorded)) if recorded is not None else None,
             name=names.instance_name(metadata.namespace, metadata.name),
             uid=metadata.uid,
+            owner=(metadata.namespace, metadata.name),
+            cluster_id=(oxide_cluster.spec.cluster_id or "") if oxide_cluster is not None else "",
         )
 
     def _rack(self, project: Project) -> MachineRack:
@@ -273,7 +276,14 @@ class MachinePass:
                 self._refuse(Reason.NAME_CONFLICT, f"{error.message}; delete that, or use another project or name")
                 return False
             return True
-        except (oxide.TransportError, oxide.InternalError, oxide.ServiceUnavailable):
+        except (
+            oxide.TransportError,
+            oxide.ResponseError,
+            oxide.InternalError,
+            oxide.ServiceUnavailable,
+            oxide.RateLimited,
+        ):
+            # Whatever is not the rack's own refusal, a gateway's page among it, may come after it was done.
             self._acts.unanswered_at = self._deps.clock.monotonic()
             rack.acted()
             raise

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from capox.api.v1alpha1 import Reason
-from capox.ownership import parse_mark
+from capox.ownership import OwnerMark, parse_mark
 from capox.oxide.models import Disk, DiskState, InstanceState
 from capox.oxide.snapshots import ObservedInstance
 
@@ -32,6 +32,7 @@ __all__ = [
     "Stop",
     "Vanished",
     "Wait",
+    "is_of_same_object",
     "plan_absent",
     "plan_present",
     "whose",
@@ -58,11 +59,15 @@ class Identity:
         instance_id: As recorded in `spec.providerID`; None before that.
         name: The deterministic name of the instance.
         uid: The OxideMachine's UID, which the owner mark of its instance has.
+        owner: Namespace and name of the OxideMachine.
+        cluster_id: `spec.clusterID` of the OxideCluster; empty where it is not known.
     """
 
     instance_id: UUID | None
     name: str
     uid: str
+    owner: tuple[str, str]
+    cluster_id: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,15 +182,28 @@ MachineStep: TypeAlias = (
 
 
 def whose(instance: ObservedInstance, identity: Identity) -> str | None:
-    """Who owns an instance that has the machine's name: None when the machine does, else words for a message."""
-    if identity.instance_id is not None and instance.id == identity.instance_id:
-        return None
+    """Who owns an instance that is recorded or has the machine's name: None when the machine does, else words.
+
+    A recorded id alone proves nothing, since anybody may write one: the mark has to name this object. Its UID may be
+    another one then, because a move gives new ones. Oxide's own provider leaves no marks: there the deterministic name
+    has to fit the recorded id. Without a recorded id only the very same object's mark makes an instance ours.
+    """
+    is_recorded = identity.instance_id is not None and instance.id == identity.instance_id
     mark = parse_mark(instance.description)
     if mark is None:
-        return "it has no owner mark of capox"
+        return None if is_recorded and instance.name == identity.name else "it has no owner mark of capox"
     if mark.uid == identity.uid and mark.kind == "OxideMachine":
         return None
+    if is_recorded and is_of_same_object(mark, identity):
+        return None
     return f"its owner mark names {mark.kind} {mark.namespace}/{mark.name} with UID {mark.uid or 'unknown'}"
+
+
+def is_of_same_object(mark: OwnerMark, identity: Identity) -> bool:
+    """Whether a mark names this object, be it from before a move or a restore, which gives new UIDs (B43)."""
+    if mark.kind != "OxideMachine" or (mark.namespace, mark.name) != identity.owner:
+        return False
+    return not mark.cluster_id or not identity.cluster_id or mark.cluster_id == identity.cluster_id
 
 
 def plan_present(identity: Identity, seen: Observation, *, keeps_running: bool) -> MachineStep:
@@ -195,14 +213,14 @@ def plan_present(identity: Identity, seen: Observation, *, keeps_running: bool) 
         if not seen.is_absence_proven:
             return Wait("finding out whether the instance exists")
         return Create() if identity.instance_id is None else Vanished()
+    stranger = whose(instance, identity)
+    if stranger is not None:
+        return Blocked(
+            Reason.NAME_CONFLICT,
+            f"instance {instance.name} ({instance.id}) exists and is not this object's: {stranger}; "
+            "rename the Machine, use another project, or delete that instance",
+        )
     if identity.instance_id is None:
-        stranger = whose(instance, identity)
-        if stranger is not None:
-            return Blocked(
-                Reason.NAME_CONFLICT,
-                f"instance {instance.name} ({instance.id}) exists and is not this object's: {stranger}; "
-                "rename the Machine, use another project, or delete that instance",
-            )
         return RecordInstance(instance.id)
     match instance.run_state:
         case InstanceState.STOPPED if keeps_running:

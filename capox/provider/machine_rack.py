@@ -18,7 +18,7 @@ from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import InstanceSnapshot, ObservedInstance
 from capox.provider import names
 from capox.provider.machine_instance import DEFAULT_NETWORK
-from capox.provider.machine_plan import Identity, Observation
+from capox.provider.machine_plan import Identity, Observation, is_of_same_object
 from capox.provider.racks import Project
 
 __all__ = ["CREATE_SETTLES_SECONDS", "Acts", "MachineRack"]
@@ -101,6 +101,11 @@ class MachineRack:
             proven = instance is None and reading.began.seconds - last_possible >= CREATE_SETTLES_SECONDS
         else:
             proven = instance is None and await self._is_gone(reading)
+            if proven and self._acts.unanswered_at is not None:
+                # An earlier request that was given up may have been carried out, beside the one that was recorded.
+                instance = self._own_namesake(reading)
+                settled = reading.began.seconds - self._acts.unanswered_at >= CREATE_SETTLES_SECONDS
+                proven = instance is None and settled
         disks: tuple[models.Disk, ...] | None = None
         if self._machine.status.disks is not None or proven:
             disks = await self._recorded_disks() if instance is None else ()
@@ -163,6 +168,12 @@ class MachineRack:
             return reading.by_id(self._identity.instance_id)
         return reading.by_name(self._identity.name)
 
+    def _own_namesake(self, reading: InstanceSnapshot) -> ObservedInstance | None:
+        """An instance beside the recorded one that was made for this very object."""
+        found = reading.by_name(self._identity.name)
+        mark = parse_mark(found.description) if found is not None else None
+        return found if mark is not None and mark.uid == self._identity.uid else None
+
     async def _is_gone(self, reading: InstanceSnapshot) -> bool:
         """Whether the recorded instance is gone for certain.
 
@@ -181,7 +192,8 @@ class MachineRack:
     async def _recorded_disks(self) -> tuple[models.Disk, ...]:
         """Those of the machine's disks that still exist."""
         records = self._machine.status.disks
-        if records is None:
+        if records is None or self._acts.unanswered_at is not None:
+            # Of a second instance, made by a request that was given up, no disks were recorded.
             return await self._marked_disks()
         found = []
         missing = []
@@ -207,7 +219,7 @@ class MachineRack:
         for name in own:
             disk = reading.by_name(name)
             mark = parse_mark(disk.description) if disk is not None else None
-            if disk is not None and mark is not None and mark.uid == self._identity.uid:
+            if disk is not None and mark is not None and is_of_same_object(mark, self._identity):
                 found.append(await self._project.client.disk_view(disk.id))
         return tuple(found)
 

@@ -207,6 +207,9 @@ class RackApp:
             lambda value: versions.translate(version, operation.id, value),
         )
         at, query = paging.position(query, default_order=_default_order(document, operation))
+        if "page_token" in query:
+            # The filters that a token brings are judged like those of a query.
+            query |= decode.query(document, operation, at.selector.items())
         if operation.id in OPEN_OPERATIONS:
             actor = access.NOBODY
         else:

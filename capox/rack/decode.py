@@ -18,6 +18,9 @@ from capox.rack.json import JSON
 MAXIMUM_BODY_BYTES = 1024 * 1024
 MAXIMUM_BULK_WRITE_BYTES = 8 * 1024 * 1024
 
+# Of a number in a query: more than any has that fits.
+MAXIMUM_DIGITS = 20
+
 _BODY = "unable to parse JSON body: "
 _QUERY = "unable to parse query string: "
 
@@ -138,18 +141,22 @@ def parse_json(raw: bytes) -> JSON:
         FrameworkError: there is none, or one that JSON proper does not know (`NaN`).
     """
     try:
-        return json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        if b"\\u" in raw:
+            # Half of a surrogate pair is no text: it could be stored, and no answer could be written with it.
+            json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         raise errors.bad_request(f"{_BODY}{error.msg} at line {error.lineno} column {error.colno}") from None
-    except (UnicodeDecodeError, RecursionError, ValueError):
+    except (UnicodeError, RecursionError, ValueError):
         raise errors.bad_request(f"{_BODY}expected value at line 1 column 1") from None
+    return value
 
 
 def _query_value(document: Document, parameter: Parameter, text: str) -> Any:
     schema = document.resolve(parameter.schema)
     value: Any = text
     if schema.get("type") == "integer":
-        if not (text.isascii() and text.isdigit()):
+        if not (text.isascii() and text.isdigit()) or len(text) > MAXIMUM_DIGITS:
             raise errors.bad_request(f"{_QUERY}{parameter.name}: invalid digit found in string")
         value = int(text)
     elif schema.get("type") == "boolean":

@@ -23,7 +23,7 @@ NAME_OR_ID_COMPLAINT = "data did not match any variant of untagged enum NameOrId
 
 def is_uuid(text: str) -> bool:
     """Whether a name-or-id is an id."""
-    return bool(_UUID.match(text))
+    return bool(_UUID.fullmatch(text))
 
 
 def parse_uuid(text: str) -> str:
@@ -59,14 +59,14 @@ def hostname_complaint(text: str) -> str | None:
     """What is wrong with a host name."""
     if len(text) > 253:
         return "Max hostname length is 253"
-    if not all(_LABEL.match(label) for label in text.split(".")):
+    if not all(_LABEL.fullmatch(label) for label in text.split(".")):
         return "Hostnames must comply with RFC 1035"
     return None
 
 
 def port_range_complaint(text: str) -> str | None:
     """What is wrong with a port or a range of ports."""
-    match = _PORTS.match(text)
+    match = _PORTS.fullmatch(text)
     if match is None:
         return f"invalid port range: {text}"
     first, last = int(match[1]), int(match[3] or match[1])

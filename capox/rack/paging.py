@@ -99,7 +99,8 @@ def _parse_token(token: str) -> dict[str, Any]:
         raise errors.bad_request(complaint + "too large")
     try:
         decoded = json.loads(base64.b64decode(token, altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError):
+        json.dumps(decoded, ensure_ascii=False).encode()
+    except (binascii.Error, ValueError, RecursionError):
         raise errors.bad_request(complaint + "invalid base64 or JSON") from None
     if not isinstance(decoded, dict) or decoded.get("v") != "v1":
         raise errors.bad_request(complaint + "unsupported version")
@@ -112,7 +113,8 @@ def _parse_token(token: str) -> dict[str, Any]:
 def _is_start(start: Any) -> bool:
     return (
         isinstance(start, dict)
-        and start.get("sort_by") in {NAME_ASCENDING, NAME_DESCENDING, ID_ASCENDING}
+        and isinstance(start.get("sort_by"), str)
+        and start["sort_by"] in {NAME_ASCENDING, NAME_DESCENDING, ID_ASCENDING}
         and isinstance(start.get("last_seen"), str)
         and isinstance(start.get("selector"), dict)
         and all(isinstance(value, str) for value in start["selector"].values())

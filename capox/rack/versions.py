@@ -13,6 +13,9 @@ import re
 from capox.rack import errors
 from capox.rack.json import JSON
 
+# Of a version in a header; far more than any has.
+MAXIMUM_CHARACTERS = 100
+
 _SEMVER = re.compile(r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")
 
 # The version from which an operation exists, where that is not the first.
@@ -36,7 +39,7 @@ def parse(header: str | None, latest: str) -> int:
     """
     if header is None:
         return _number(latest)
-    if not _SEMVER.match(header):
+    if len(header) > MAXIMUM_CHARACTERS or not _SEMVER.fullmatch(header):
         complaint = f"unexpected character while parsing major version number: {header}"
         raise errors.bad_request(f'bad value for header "api-version": {complaint}')
     if _key(header) > _key(latest):

@@ -15,6 +15,8 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
+import structlog
+
 SOURCE = Path(__file__).parents[2]
 
 
@@ -28,6 +30,7 @@ class Mutant:
         right: The source text that is right; it has to occur exactly once.
         wrong: What stands there instead.
         caught_by: Words of the complaint that shows that it was caught for what it is.
+        first_seed: The first seed to try, for a bug that few stories meet.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Mutant:
     right: str
     wrong: str
     caught_by: str
+    first_seed: int = 0
 
 
 MUTANTS = (
@@ -48,9 +52,9 @@ MUTANTS = (
     Mutant(
         "an instance of the right name is taken for ours",
         "capox.provider.machine_plan",
-        'return "it has no owner mark of capox"',
+        'return None if is_recorded and instance.name == identity.name else "it has no owner mark of capox"',
         "return None",
-        "is somebody else's",
+        "has recorded an instance that never was",
     ),
     Mutant(
         "disks are not recorded",
@@ -65,6 +69,7 @@ MUTANTS = (
         "seen.recorded_disks is None and instance.run_state != InstanceState.CREATING",
         "seen.recorded_disks is None",
         "is left on the rack",
+        first_seed=29,
     ),
     Mutant(
         "the finalizer goes before the disks",
@@ -180,21 +185,22 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def main(name: str, seeds: int) -> int:
-    """Run stories with a bug until one catches it."""
+    """Run stories with a bug until one catches it; standard output has only that, standard error the log."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     (mutant,) = (each for each in MUTANTS if each.name == name)
     sys.meta_path.insert(0, _Finder(mutant))
     from tests.sim.loop import simulate  # noqa: PLC0415 -- only now, so that the bug is loaded
     from tests.sim.stories import life_of_a_cluster  # noqa: PLC0415
     from tests.sim.world import Weather  # noqa: PLC0415
 
-    for seed in range(seeds):
+    for seed in range(mutant.first_seed, mutant.first_seed + seeds):
         weather = Weather(kube=0.1, rack=0.2) if seed else Weather()
         try:
             simulate(lambda: life_of_a_cluster(seed, weather=weather, crashes=seed % 3), seed=seed)  # noqa: B023 -- run at once
         except Exception as error:  # noqa: BLE001 -- whatever it is, it was caught
             sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
             return 0
-    sys.stdout.write(f"not caught by {seeds} seeds\n")
+    sys.stdout.write(f"not caught by {seeds} seeds from {mutant.first_seed} on\n")
     return 1
 
 

@@ -59,6 +59,24 @@ async def test_a_connection_that_the_server_closed_is_replaced() -> None:
     assert [connection for connection, _ in rack.requests] == [1, 2, 3]
 
 
+async def test_a_rack_that_accepts_and_never_answers_leaves_the_client_well() -> None:
+    """However many requests wait in vain, run out of time or are cancelled: when it answers again, we go on."""
+    many = 2 * client.CONNECTIONS_LIMIT
+    silent = Said(pause_seconds=2.0, pieces=[b""])
+    async with socket_rack(silent) as rack, _client(rack.port, deadline_seconds=0.2) as oxide:
+        for round_number in range(8):
+            waiting = [asyncio.create_task(oxide.instance_list(project="p").all()) for _ in range(many)]
+            await asyncio.sleep(0.02 * round_number)
+            for each in waiting[:: round_number + 1]:
+                each.cancel()
+            ends = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20.0)
+            assert {type(each) for each in ends} <= {asyncio.CancelledError, errors.TransportError}
+
+        rack.follow(Said(pieces=[PONG]))
+        for _ in range(5):
+            await oxide.ping()
+
+
 async def test_a_server_that_hangs_up_on_a_request() -> None:
     """A read is repeated on a new connection; a write is not, and may have happened."""
     lines = [Said(closes=True), Said(resets=True), Said(pieces=[PONG])]

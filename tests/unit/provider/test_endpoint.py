@@ -103,6 +103,20 @@ class TestWhoseFloatingIp:
         assert plan.is_ours(floating_ip(description=""), ENDPOINT)
         assert not plan.is_ours(floating_ip(description="", name="by-hand"), ENDPOINT)
 
+    def test_name_alone_makes_nothing_ours(self) -> None:
+        """An unmarked floating IP of our name is a stranger's unless this cluster has recorded its address."""
+        unmarked = floating_ip(STRANGER_ID, description="")
+        assert not plan.is_ours(unmarked, UNRECORDED)
+        for endpoint in (ENDPOINT, UNRECORDED):
+            assert isinstance(plan.plan_endpoint(endpoint, seen(unmarked, machine(1))), plan.Blocked)
+            assert plan.plan_release(endpoint, seen(unmarked)) == plan.Finished()
+
+    def test_unanswered_creation_is_waited_for_at_the_end(self) -> None:
+        """A floating IP whose creation was given up may still appear; the cluster stays until that is known."""
+        waiting = dataclasses.replace(seen(None), is_settled=False)
+        assert isinstance(plan.plan_release(UNRECORDED, waiting), plan.Wait)
+        assert plan.plan_release(UNRECORDED, seen(None)) == plan.Finished()
+
     def test_moved_cluster_keeps_its_own(self) -> None:
         """The clusterID decides, not the UID, which changes when a cluster is moved (C-OW-4, B43)."""
         moved = dataclasses.replace(ENDPOINT, mark=dataclasses.replace(MARK, uid="uid-after-move"))

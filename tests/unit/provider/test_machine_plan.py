@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 from uuid import UUID
@@ -22,8 +23,8 @@ UID = "44444444-4444-4444-8444-444444444444"
 NAME = "capi-team-web-0"
 OWN_MARK = format_mark(OwnerMark(kind="OxideMachine", namespace="team", name="web-0", uid=UID))
 
-UNRECORDED = plan.Identity(instance_id=None, name=NAME, uid=UID)
-RECORDED = plan.Identity(instance_id=OWN_ID, name=NAME, uid=UID)
+UNRECORDED = plan.Identity(instance_id=None, name=NAME, uid=UID, owner=("team", "web-0"))
+RECORDED = plan.Identity(instance_id=OWN_ID, name=NAME, uid=UID, owner=("team", "web-0"))
 
 
 def instance(state: str = "running", *, identity: UUID = OWN_ID, description: str = OWN_MARK) -> ObservedInstance:
@@ -126,6 +127,36 @@ def test_namesake_is_never_taken(description: str) -> None:
     assert isinstance(towards, plan.Blocked)
     assert towards.reason == Reason.NAME_CONFLICT
     assert away == plan.Finished()
+
+
+def marked(namespace: str = "team", name: str = "web-0", cluster: str = "c1") -> str:
+    """Give the mark of an object, with another UID than ours."""
+    return format_mark(OwnerMark(kind="OxideMachine", namespace=namespace, name=name, uid="other", cluster_id=cluster))
+
+
+@pytest.mark.parametrize(
+    ("description", "instance_name", "is_ours"),
+    [
+        (marked(), "capi-anything", True),  # after a move: a new UID
+        (marked(name="web-1"), NAME, False),  # somebody wrote another machine's providerID into ours
+        (marked(namespace="other"), NAME, False),
+        (marked(cluster="c2"), NAME, False),
+        ("", NAME, True),  # the Go provider's
+        ("made by hand", "by-hand", False),
+    ],
+)
+def test_recorded_id_alone_proves_nothing(description: str, instance_name: str, *, is_ours: bool) -> None:
+    """Anybody may write a providerID: an instance that is another's is neither reported as ours nor deleted."""
+    identity = dataclasses.replace(RECORDED, cluster_id="c1")
+    found = dataclasses.replace(instance(description=description), name=instance_name)
+
+    towards = plan.plan_present(identity, seen(found), keeps_running=True)
+    away = plan.plan_absent(identity, seen(found, disks=()))
+
+    assert (towards == plan.Steady()) is is_ours
+    assert (away == plan.Stop(OWN_ID)) is is_ours
+    if not is_ours:
+        assert away == plan.Finished()
 
 
 @pytest.mark.parametrize(
