@@ -105,18 +105,19 @@ class SharedList(Generic[ReadingT_co]):
         """How long ago the latest reading began; None before the first."""
         return None if self._latest is None else self._clock.monotonic() - self._latest.began.seconds
 
-    async def recent(self, max_age_seconds: float | None = None) -> ReadingT_co:
+    async def recent(self, max_age_seconds: float | None = None, *, after: Moment | None = None) -> ReadingT_co:
         """Give a reading that is not too old, for those who wait for nothing in particular.
 
         Args:
             max_age_seconds: The age that is too old; the interval at rest when absent.
+            after: The moment that it also has to have begun after, such as one's own last act; absent, any will do.
 
         Raises:
             OxideError: A new reading was needed and failed.
         """
         limit = self._rest_seconds if max_age_seconds is None else max_age_seconds
         oldest = self._clock.monotonic() - limit
-        return await self._reading(lambda began: began.seconds >= oldest)
+        return await self._reading(lambda began: began.seconds >= oldest and (after is None or began > after))
 
     async def fresh_since(self, moment: Moment) -> ReadingT_co:
         """Give a reading that began after a moment, waiting for the interval so that all who wait share one.

@@ -88,12 +88,8 @@ class ClusterRack:
         is_settled = self._cluster.status.initialization.provisioned and not self._cluster.metadata.is_being_deleted
         age_seconds = REST_SECONDS if is_settled else TRANSITION_SECONDS
         inventory, last = self._project.inventory, self._memory.last_act
-        floating_ips = await inventory.floating_ips.recent(age_seconds)
-        if last is not None and floating_ips.began <= last:
-            floating_ips = await inventory.floating_ips.fresh_since(last)
-        instances = await inventory.instances.recent(age_seconds)
-        if last is not None and instances.began <= last:
-            instances = await inventory.instances.fresh_since(last)
+        floating_ips = await inventory.floating_ips.recent(age_seconds, after=last)
+        instances = await inventory.instances.recent(age_seconds, after=last)
         namesake = floating_ips.by_name(endpoint.floating_ip_name)
         if endpoint.brought is not None:
             floating_ip = _by_name_or_id(floating_ips, endpoint.brought)

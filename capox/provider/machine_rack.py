@@ -66,11 +66,7 @@ class MachineRack:
         Raises:
             OxideError: It failed.
         """
-        shared = self._project.inventory.instances
-        reading = await shared.recent(max_age_seconds)
-        if self._acts.last is not None and reading.began <= self._acts.last:
-            reading = await shared.fresh_since(self._acts.last)
-        return reading
+        return await self._project.inventory.instances.recent(max_age_seconds, after=self._acts.last)
 
     async def observe_present(self, max_age_seconds: float) -> Observation:
         """What there is of a machine that is to exist.

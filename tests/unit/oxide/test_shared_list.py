@@ -163,6 +163,20 @@ async def test_at_rest_one_reading_each_interval_serves_all() -> None:
 
 
 @virtual_time
+async def test_a_recent_reading_from_before_an_act_does_not_do() -> None:
+    """Young enough is not enough for who has acted since; a reading from after the act serves without another one."""
+    world = World()
+    shared = _shared(world)
+    await shared.recent()
+    act, world.value = _now(), 1
+
+    assert (await shared.recent()).world == 0
+    assert (await shared.recent(after=act)).world == 1
+    assert (await shared.recent(after=act)).world == 1
+    assert world.begun == [0.0, 1.5]
+
+
+@virtual_time
 async def test_a_stuck_reading_is_not_called_recent() -> None:
     """A reading that began too long ago is too old when it ends, too."""
     world = World(takes_seconds=40.0)
