@@ -25,6 +25,7 @@ from capox.provider.deps import Deps
 from capox.provider.kinds import OXIDE_CLUSTERS, OXIDE_MACHINES
 from capox.provider.racks import Interest, Project, Sight
 from capox.provider.trouble import Trouble, of_rack_error
+from capox.provider.unanswered import UNANSWERED
 
 __all__ = ["ClusterPass"]
 
@@ -260,7 +261,7 @@ class ClusterPass:
         )
         try:
             made = await project.client.floating_ip_create(body, project=project.name)
-        except (oxide.TransportError, oxide.ResponseError, oxide.InternalError, oxide.ServiceUnavailable):
+        except UNANSWERED:
             self._memory.unanswered_at = self._deps.clock.monotonic()
             raise
         finally:

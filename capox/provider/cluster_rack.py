@@ -17,6 +17,7 @@ from capox.provider.deps import Deps
 from capox.provider.endpoint_holder import Candidate
 from capox.provider.kinds import MACHINES, OXIDE_MACHINES
 from capox.provider.racks import Project
+from capox.provider.unanswered import CREATE_SETTLES_SECONDS
 from capox.provider_id import parse_provider_id
 
 __all__ = ["API_SERVER_PORT", "ClusterRack", "EndpointMemory", "parse_address"]
@@ -26,9 +27,6 @@ API_SERVER_PORT: Final = 6443
 
 PROVING_SECONDS: Final = 60.0
 """How long a machine that has just got the endpoint may take until its apiserver answers through it (M-29)."""
-
-CREATE_SETTLES_SECONDS: Final = 60.0
-"""How long after an unanswered floating_ip_create the floating IP may still appear (semantics 1.3)."""
 
 GIVEN_UP_SECONDS: Final = 300.0
 """How long a machine that did not answer is passed over."""

@@ -34,6 +34,7 @@ from capox.provider.machine_rack import Acts, MachineRack
 from capox.provider.machine_status import MachineFacts
 from capox.provider.racks import Interest, Project, Sight
 from capox.provider.trouble import Trouble, of_rack_error
+from capox.provider.unanswered import UNANSWERED
 from capox.provider_id import format_provider_id, parse_provider_id
 
 __all__ = ["CAPACITY_REQUEUE_SECONDS", "REFUSED_REQUEUE_SECONDS", "MachinePass"]
@@ -276,14 +277,8 @@ class MachinePass:
                 self._refuse(Reason.NAME_CONFLICT, f"{error.message}; delete that, or use another project or name")
                 return False
             return True
-        except (
-            oxide.TransportError,
-            oxide.ResponseError,
-            oxide.InternalError,
-            oxide.ServiceUnavailable,
-            oxide.RateLimited,
-        ):
-            # Whatever is not the rack's own refusal, a gateway's page among it, may come after it was done.
+        except (*UNANSWERED, oxide.RateLimited):
+            # A 429 may be the page of a gateway that has passed the request on already.
             self._acts.unanswered_at = self._deps.clock.monotonic()
             rack.acted()
             raise

@@ -7,7 +7,6 @@ this process has just done is remembered, so that no reading from before is used
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
 from uuid import UUID
 
 from capox.api.v1alpha1 import DiskRecord, MachineAddress, OxideCluster, OxideMachine
@@ -20,11 +19,9 @@ from capox.provider import names
 from capox.provider.machine_instance import DEFAULT_NETWORK
 from capox.provider.machine_plan import Identity, Observation, is_of_same_object
 from capox.provider.racks import Project
+from capox.provider.unanswered import CREATE_SETTLES_SECONDS
 
-__all__ = ["CREATE_SETTLES_SECONDS", "Acts", "MachineRack"]
-
-CREATE_SETTLES_SECONDS: Final = 60.0
-"""How long after an unanswered instance_create the instance may still appear (semantics 1.3, 10)."""
+__all__ = ["Acts", "MachineRack"]
 
 
 @dataclasses.dataclass(slots=True)
