@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import functools
+import http.client
 import os
 import secrets
 import shutil
@@ -17,15 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from capox.api.v1alpha1 import API_VERSION
 from hack.controlplane import components
 from hack.controlplane.binaries import Binaries, resolve
 from hack.controlplane.capi import ManagementCluster
+from hack.controlplane.errors import RequestError
 from hack.controlplane.plane import ControlPlane
+from tests.integration.waiting import eventually
+from tests.unit.api.crd_values import MACHINE_SPEC, thing
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
 CRDS = Path(__file__).resolve().parents[2] / "crds"
+ADMISSION = CRDS.parent / "config" / "admission"
 
 TEST_SECONDS = 300
 """Limit of an integration test that sets none of its own: the start of the shared control plane counts as part of the
@@ -71,11 +78,36 @@ def control_plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="session")
 def own_kinds(control_plane: ManagementCluster) -> ManagementCluster:
-    """The shared control plane, serving the CRDs of this tree."""
+    """The shared control plane, serving the CRDs of this tree, with the policies that go with them in force.
+
+    The policies too, and from the start: a test that installs the provider brings them, and whether another test meets
+    them must not hang on the order of the two.
+    """
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
     files = [argument for path in CRDS.glob("oxide*.yaml") for argument in ("-f", str(path))]
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    control_plane.kubectl("apply", "--server-side", "-k", str(ADMISSION))
+    for kind in ("OxideMachine", "OxideMachineTemplate"):
+        path = f"/apis/{API_VERSION}/namespaces/default/{kind.lower()}s"
+        control_plane.client.post(path, thing(kind, MACHINE_SPEC, "policies") | {"metadata": {"name": "policies"}})
+        eventually(
+            f"a policy refuses changes of an {kind}",
+            functools.partial(_is_change_refused, control_plane, kind, f"{path}/policies"),
+            within_seconds=60,
+        )
+        control_plane.client.request("DELETE", f"{path}/policies")
     return control_plane
+
+
+def _is_change_refused(plane: ControlPlane, kind: str, path: str) -> bool:
+    """Whether the number of CPUs of a stored object, or of what is made from it, can be changed no more."""
+    change: dict[str, Any] = {"nCPUs": MACHINE_SPEC["nCPUs"] + 1}
+    spec = change if kind == "OxideMachine" else {"template": {"spec": change}}
+    try:
+        plane.client.request("PATCH", f"{path}?dryRun=All", {"spec": spec}, content_type="application/merge-patch+json")
+    except RequestError as error:
+        return error.status == http.client.UNPROCESSABLE_ENTITY
+    return False
 
 
 @pytest.fixture

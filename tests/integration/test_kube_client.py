@@ -24,16 +24,11 @@ from hack.controlplane.pki import CertificateAuthority
 from hack.controlplane.plane import ControlPlane
 from tests.contract.kube.stories import MACHINES, KubernetesStories, machine, secret
 
-CRDS = Path(__file__).resolve().parents[2] / "crds"
-
 
 @pytest.fixture(scope="module")
-def plane(control_plane: ControlPlane) -> ControlPlane:
+def plane(own_kinds: ControlPlane) -> ControlPlane:
     """The shared control plane, serving the one kind of ours that the stories use."""
-    crd = str(CRDS / "oxidemachines.yaml")
-    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", crd)
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crd)
-    return control_plane
+    return own_kinds
 
 
 @pytest.fixture

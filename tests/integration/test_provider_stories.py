@@ -306,7 +306,11 @@ def test_an_address_that_the_user_chooses(stage: Stage) -> None:
     stage.await_ready("oxidecluster", "web")
     (floating_ip,) = stage.on_rack("floating-ips")
     assert (floating_ip["ip"], floating_ip["name"]) == ("198.51.100.40", f"capi-fip-{stage.namespace}-web")
-    assert stage.get("cluster", "web")["spec"]["controlPlaneEndpoint"] == {"host": "198.51.100.40", "port": 6443}
+    endpoint = {"host": "198.51.100.40", "port": 6443}
+    eventually(
+        "the Cluster has the endpoint",
+        lambda: stage.get("cluster", "web")["spec"].get("controlPlaneEndpoint") == endpoint,
+    )
 
     stage.delete_cluster("web")
     assert world(stage.rack) == before

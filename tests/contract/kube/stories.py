@@ -35,7 +35,13 @@ def machine(namespace: str, name: str, **metadata: Any) -> dict[str, Any]:
         "apiVersion": MACHINES.api_version,
         "kind": "OxideMachine",
         "metadata": {"name": name, "namespace": namespace, **metadata},
-        "spec": {"nCPUs": 2, "memory": "4Gi", "diskSize": "10Gi", "imageID": IMAGE_ID},
+        "spec": {
+            "nCPUs": 2,
+            "memory": "4Gi",
+            "diskSize": "10Gi",
+            "imageID": IMAGE_ID,
+            "powerPolicy": "KeepRunning",
+        },
     }
 
 
@@ -183,12 +189,15 @@ class KubernetesStories:
             MACHINES,
             namespace,
             "one",
-            {"metadata": {"labels": {"a": None, "c": "3"}, "finalizers": [FINALIZER]}, "spec": {"nCPUs": 4}},
+            {
+                "metadata": {"labels": {"a": None, "c": "3"}, "finalizers": [FINALIZER]},
+                "spec": {"powerPolicy": "Observe"},
+            },
         )
 
         assert after.metadata.labels == {"b": "2", "c": "3"}
         assert after.metadata.finalizers == (FINALIZER,)
-        assert after.spec.n_cpus == 4
+        assert after.spec.power_policy == "Observe"
         assert after.spec.memory == before.spec.memory
         assert after == await api.get(MACHINES, namespace, "one")
 
@@ -198,7 +207,7 @@ class KubernetesStories:
         labelled = await api.patch(MACHINES, namespace, "one", {"metadata": {"labels": {"a": "1"}}})
         status = {"status": {"initialization": {"provisioned": True}}}
         reported = await api.patch(MACHINES, namespace, "one", status, subresource="status")
-        changed = await api.patch(MACHINES, namespace, "one", {"spec": {"nCPUs": 4}})
+        changed = await api.patch(MACHINES, namespace, "one", {"spec": {"powerPolicy": "Observe"}})
 
         assert [item.metadata.generation for item in (labelled, reported, changed)] == [1, 1, 2]
 
@@ -206,7 +215,7 @@ class KubernetesStories:
         """The version stays, so nobody is woken (C-CO-7)."""
         before = await api.create(MACHINES, namespace, machine(namespace, "one", labels={"a": "1"}))
         await api.patch(MACHINES, namespace, "one", {"metadata": {"labels": {"a": "1", "b": None}}})
-        await api.patch(MACHINES, namespace, "one", {"spec": {"nCPUs": 2}})
+        await api.patch(MACHINES, namespace, "one", {"spec": {"powerPolicy": "KeepRunning"}})
         await api.patch(MACHINES, namespace, "one", {"metadata": {"finalizers": []}})
 
         assert (await api.get(MACHINES, namespace, "one")).metadata == before.metadata
@@ -216,16 +225,16 @@ class KubernetesStories:
         await api.create(MACHINES, namespace, machine(namespace, "one"))
         both: dict[str, Any] = {
             "metadata": {"labels": {"a": "1"}},
-            "spec": {"nCPUs": 4},
+            "spec": {"powerPolicy": "Observe"},
             "status": {"initialization": {"provisioned": True}},
         }
         reported = await api.patch(MACHINES, namespace, "one", both, subresource="status")
         assert reported.status.initialization.provisioned is True
-        assert (reported.spec.n_cpus, dict(reported.metadata.labels)) == (2, {})
+        assert (reported.spec.power_policy, dict(reported.metadata.labels)) == ("KeepRunning", {})
 
         changed = await api.patch(MACHINES, namespace, "one", both | {"status": None})
         assert changed.status == reported.status
-        assert (changed.spec.n_cpus, dict(changed.metadata.labels)) == (4, {"a": "1"})
+        assert (changed.spec.power_policy, dict(changed.metadata.labels)) == ("Observe", {"a": "1"})
 
     async def test_an_old_version_is_a_conflict(self, api: KubeAPI, namespace: str) -> None:
         """A patch that names the version it was planned on does not undo what came between (C-ALL-10)."""
@@ -265,12 +274,14 @@ class KubernetesStories:
     async def test_apply_makes_and_changes(self, api: KubeAPI, namespace: str) -> None:
         """What is named is set, whoever set it before; what others set stays."""
         first = await api.apply(MACHINES, namespace, "one", machine(namespace, "one", labels={"a": "1"}))
-        await api.patch(MACHINES, namespace, "one", {"metadata": {"labels": {"others": "1"}}, "spec": {"nCPUs": 4}})
+        await api.patch(
+            MACHINES, namespace, "one", {"metadata": {"labels": {"others": "1"}}, "spec": {"powerPolicy": "Observe"}}
+        )
         second = await api.apply(MACHINES, namespace, "one", machine(namespace, "one", labels={"a": "2"}))
 
         assert first.metadata.labels == {"a": "1"}
         assert second.metadata.labels == {"a": "2", "others": "1"}
-        assert second.spec.n_cpus == 2
+        assert second.spec.power_policy == "KeepRunning"
 
     async def test_apply_removes_what_is_named_no_more(self, api: KubeAPI, namespace: str) -> None:
         """A field that an earlier document had and this one has not goes away."""
