@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["DESCRIPTION_CHARACTERS_MAX", "OwnerMark", "format_mark", "parse_mark"]
+__all__ = ["DESCRIPTION_CHARACTERS_MAX", "OwnerMark", "format_mark", "is_made_for", "parse_mark"]
 
 DESCRIPTION_CHARACTERS_MAX: Final = 512
 """The longest description that the rack stores; it answers 500 beyond (semantics 2.1)."""
@@ -89,3 +89,26 @@ def parse_mark(description: str) -> OwnerMark | None:
         cluster_id=words.get("cluster", ""),
         further={key: value for key, value in words.items() if key not in _KNOWN},
     )
+
+
+def is_made_for(mark: OwnerMark, owner: OwnerMark, *, is_recorded: bool = False) -> bool:
+    """Whether what bears a mark was made for an owner.
+
+    The same UID is the same object. A move or a restore gives objects new UIDs (B43): then kind, namespace and name
+    have to agree, and clusterID decides. Where one side does not know that, only a record of the thing's own id can
+    tell two objects of one name apart.
+
+    Args:
+        mark: What the description tells.
+        owner: Who asks.
+        is_recorded: Whether the owner has recorded the id of the very thing that bears the mark.
+    """
+    if mark.kind != owner.kind:
+        return False
+    if mark.uid and mark.uid == owner.uid:
+        return True
+    if (mark.namespace, mark.name) != (owner.namespace, owner.name):
+        return False
+    if mark.cluster_id and owner.cluster_id:
+        return mark.cluster_id == owner.cluster_id
+    return is_recorded

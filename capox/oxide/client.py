@@ -162,6 +162,11 @@ class OxideClient(Operations):
         """The rack's address in its one form."""
         return self._origin
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, and cannot be used any more."""
+        return self._http.is_closed
+
     async def __aenter__(self) -> Self:
         return self
 

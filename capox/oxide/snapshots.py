@@ -154,6 +154,27 @@ class ObservedNetworkInterface:
         )
 
 
+class AtInstance(Protocol):
+    """What every observed object has that can be at an instance."""
+
+    @property
+    def instance_id(self) -> UUID | None:
+        """The instance; None when it is at none."""
+        ...
+
+
+AtInstanceT = TypeVar("AtInstanceT", bound=AtInstance)
+
+
+def _grouped_by_instance(objects: Iterable[AtInstanceT]) -> dict[UUID, tuple[AtInstanceT, ...]]:
+    """Index objects by the instance that they are at; those that are at none are left out."""
+    grouped: dict[UUID, tuple[AtInstanceT, ...]] = {}
+    for each in objects:
+        if each.instance_id is not None:
+            grouped[each.instance_id] = (*grouped.get(each.instance_id, ()), each)
+    return grouped
+
+
 class Snapshot(Generic[ObservedT]):
     """A whole list as it was read: everything that existed during the whole reading is in it.
 
@@ -222,10 +243,7 @@ class FloatingIpSnapshot(InventorySnapshot[ObservedFloatingIp]):
         """Index a list; see `Snapshot`."""
         super().__init__(began, objects)
         self._by_address = {each.ip: each for each in self}
-        self._by_instance: dict[UUID, tuple[ObservedFloatingIp, ...]] = {}
-        for each in self:
-            if each.instance_id is not None:
-                self._by_instance[each.instance_id] = (*self._by_instance.get(each.instance_id, ()), each)
+        self._by_instance = _grouped_by_instance(self)
 
     def by_address(self, address: IpAddress | str) -> ObservedFloatingIp | None:
         """Find by address, in whatever spelling.
@@ -248,9 +266,7 @@ class NetworkInterfaceSnapshot(Snapshot[ObservedNetworkInterface]):
     def __init__(self, began: Moment, objects: Iterable[ObservedNetworkInterface]) -> None:
         """Index a list; see `Snapshot`."""
         super().__init__(began, objects)
-        self._by_instance: dict[UUID, tuple[ObservedNetworkInterface, ...]] = {}
-        for each in self:
-            self._by_instance[each.instance_id] = (*self._by_instance.get(each.instance_id, ()), each)
+        self._by_instance = _grouped_by_instance(self)
 
     def of_instance(self, instance_id: UUID) -> tuple[ObservedNetworkInterface, ...]:
         """Give an instance's interfaces in this subnet; at most one, as the rack has it."""

@@ -122,7 +122,7 @@ class ClusterReconciler:
             facts.waiting_for_machines
             or isinstance(facts.step, plan.Wait)
             or work.is_proving
-            or (isinstance(facts.step, plan.Steady) and facts.step.warning)
+            or (isinstance(facts.step, plan.Placed) and facts.step.warning)
         ):
             seconds = TRANSITION_REQUEUE_SECONDS
         else:

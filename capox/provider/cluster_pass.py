@@ -18,10 +18,11 @@ from capox.oxide import models
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.provider import cluster_plan as plan
 from capox.provider import names
-from capox.provider.cluster_rack import API_SERVER_PORT, ClusterRack, EndpointMemory, parse_address
+from capox.provider.cluster_rack import API_SERVER_PORT, ClusterRack, EndpointMemory
 from capox.provider.cluster_status import ClusterFacts
 from capox.provider.credentials import CredentialsError, read_credentials
 from capox.provider.deps import Deps
+from capox.provider.endpoint_address import parse_address
 from capox.provider.kinds import OXIDE_CLUSTERS, OXIDE_MACHINES
 from capox.provider.racks import Interest, Project, Sight
 from capox.provider.trouble import Trouble, of_rack_error

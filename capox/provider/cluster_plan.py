@@ -13,10 +13,11 @@ from typing import TypeAlias
 from uuid import UUID
 
 from capox.api.v1alpha1 import Reason
-from capox.ownership import OwnerMark, parse_mark
+from capox.ownership import OwnerMark, is_made_for, parse_mark
 from capox.oxide.models import InstanceState
 from capox.oxide.snapshots import ObservedFloatingIp
 from capox.provider.endpoint_holder import Candidate, choose_holder, next_to_come
+from capox.provider.steps import Blocked, Finished, Wait
 
 __all__ = [
     "Allocate",
@@ -27,9 +28,9 @@ __all__ = [
     "Detach",
     "Endpoint",
     "Finished",
+    "Placed",
     "RecordEndpoint",
     "Seen",
-    "Steady",
     "StopFailedHolder",
     "Wait",
     "is_ours",
@@ -124,22 +125,7 @@ class DeleteFloatingIp:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do until something else has got on."""
-
-    message: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Blocked:
-    """Nothing that we may do; a person has to."""
-
-    reason: Reason
-    message: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Steady:
+class Placed:
     """The endpoint is where it should be.
 
     Attributes:
@@ -151,11 +137,6 @@ class Steady:
     warning: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finished:
-    """Nothing of the endpoint is left to be released."""
-
-
 ClusterStep: TypeAlias = (
     Allocate
     | RecordEndpoint
@@ -163,28 +144,22 @@ ClusterStep: TypeAlias = (
     | Detach
     | StopFailedHolder
     | DeleteFloatingIp
+    | Placed
     | Wait
     | Blocked
-    | Steady
     | Finished
 )
 
 
 def is_ours(floating_ip: ObservedFloatingIp, endpoint: Endpoint) -> bool:
-    """Whether the floating IP was made for this cluster: by its mark, or, unmarked, by the Go provider's name.
-
-    `clusterID` decides, because UIDs change at a move; before it was set, the UID does.
-    """
+    """Whether the floating IP was made for this cluster: by its mark, or, unmarked, by the Go provider's name."""
     if endpoint.brought is not None:
         return False
     mark = parse_mark(floating_ip.description)
     if mark is None:
         # The Go provider's: its name, and that this very cluster has recorded its address. A name alone is anybody's.
         return floating_ip.name == endpoint.floating_ip_name and floating_ip.ip == endpoint.address
-    ours = endpoint.mark
-    if (mark.kind, mark.namespace, mark.name) != (ours.kind, ours.namespace, ours.name):
-        return False
-    return mark.cluster_id == ours.cluster_id if mark.cluster_id and ours.cluster_id else mark.uid == ours.uid
+    return is_made_for(mark, endpoint.mark)
 
 
 def plan_endpoint(endpoint: Endpoint, seen: Seen) -> ClusterStep:
@@ -274,9 +249,9 @@ def _plan_holder(endpoint: Endpoint, floating_ip: ObservedFloatingIp, candidates
     if chosen is None:
         coming = next_to_come(candidates, is_initialized=endpoint.is_initialized)
         # Where nobody comes, nobody could take it. An instance that is going away takes it off by itself.
-        return Steady(None) if coming is None else Wait(f"the instance of {coming.name} is {coming.run_state}")
+        return Placed(None) if coming is None else Wait(f"the instance of {coming.name} is {coming.run_state}")
     if chosen.instance_id == holder_id:
-        return Steady(chosen, _warning(chosen))
+        return Placed(chosen, _warning(chosen))
     if holder_id is None:
         if not chosen.can_be_attached:
             return Wait(f"the instance of {chosen.name} is {chosen.run_state}")

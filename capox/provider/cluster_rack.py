@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import ipaddress
 from typing import Final
 from uuid import UUID
 
@@ -20,7 +19,7 @@ from capox.provider.racks import Project
 from capox.provider.unanswered import CREATE_SETTLES_SECONDS
 from capox.provider_id import parse_provider_id
 
-__all__ = ["API_SERVER_PORT", "ClusterRack", "EndpointMemory", "parse_address"]
+__all__ = ["API_SERVER_PORT", "ClusterRack", "EndpointMemory"]
 
 API_SERVER_PORT: Final = 6443
 """The port of an endpoint that names none."""
@@ -193,11 +192,3 @@ def _by_name_or_id(floating_ips: FloatingIpSnapshot, reference: str) -> Observed
         return floating_ips.by_id(UUID(reference))
     except ValueError:
         return floating_ips.by_name(reference)
-
-
-def parse_address(host: str | None) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that an endpoint's host is; None when it is a name, or not there."""
-    try:
-        return ipaddress.ip_address(host) if host else None
-    except ValueError:
-        return None

@@ -104,7 +104,7 @@ def _floating_ip(facts: ClusterFacts) -> FloatingIPStatus | None:
     floating_ip = facts.floating_ip
     if floating_ip is None:
         return None
-    holder = facts.step.holder if isinstance(facts.step, plan.Steady) else None
+    holder = facts.step.holder if isinstance(facts.step, plan.Placed) else None
     return FloatingIPStatus(
         id=str(floating_ip.id), ip=str(floating_ip.ip), machine=holder.name if holder is not None else None
     )
@@ -147,9 +147,9 @@ def _credentials(facts: ClusterFacts, now: datetime.datetime) -> list[Finding]:
 def _attached(facts: ClusterFacts) -> list[Finding]:
     kind = ConditionType.FLOATING_IP_ATTACHED
     match facts.step:
-        case plan.Steady(holder=None):
+        case plan.Placed(holder=None):
             return [Finding(kind, "False", Reason.WAITING_FOR_CONTROL_PLANE_MACHINE, "no machine can have it yet")]
-        case plan.Steady(holder=holder, warning=warning) if holder is not None:
+        case plan.Placed(holder=holder, warning=warning) if holder is not None:
             return [Finding(kind, "True", Reason.FLOATING_IP_ATTACHED, warning)]
         case plan.Wait(message):
             return [Finding(kind, "False", Reason.WAITING_FOR_CONTROL_PLANE_MACHINE, message)]

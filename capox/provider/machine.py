@@ -18,6 +18,7 @@ from capox.provider.deps import Deps
 from capox.provider.kinds import OXIDE_MACHINES
 from capox.provider.machine_pass import MachinePass
 from capox.provider.machine_rack import Acts
+from capox.provider.machine_scope import MachineScope
 from capox.provider.machine_status import machine_status, paused_status
 from capox.provider.status import status_patch
 
@@ -85,18 +86,19 @@ class MachineReconciler:
             return DONE
         acts = self._acts.setdefault(machine.metadata.uid, Acts())
         assert self._started_seconds is not None
-        work = MachinePass(self._deps, machine, owners, acts, self._started_seconds)
+        scope = MachineScope(deps=self._deps, machine=machine, owners=owners, acts=acts)
+        work = MachinePass(scope, self._started_seconds)
         error = await work.converge()
-        if is_deleting and isinstance(work.facts.step, plan.Finished) and error is None:
+        if is_deleting and isinstance(scope.facts.step, plan.Finished) and error is None:
             work.forget(CONTROLLER)
-            await gate.remove_finalizer(self._deps.kube, OXIDE_MACHINES, work.machine, MACHINE_FINALIZER)
+            await gate.remove_finalizer(self._deps.kube, OXIDE_MACHINES, scope.machine, MACHINE_FINALIZER)
             self._acts.pop(machine.metadata.uid, None)
             return DONE
-        await self._write_status(work.machine, machine_status(work.machine, work.facts, self._deps.now()))
+        await self._write_status(scope.machine, machine_status(scope.machine, scope.facts, self._deps.now()))
         if error is not None:
             raise error
         work.expect(CONTROLLER, lambda: self._wake(request))
-        return self._result(work)
+        return self._result(scope)
 
     async def _write_status(self, machine: OxideMachine, status: OxideMachineStatus) -> None:
         """Write the status if it says something new."""
@@ -107,10 +109,10 @@ class MachineReconciler:
         body = {"metadata": {"resourceVersion": metadata.resource_version}, "status": patch}
         await self._deps.kube.patch(OXIDE_MACHINES, metadata.namespace, metadata.name, body, subresource="status")
 
-    def _result(self, work: MachinePass) -> Result:
-        if work.retry_after_seconds is not None:
-            seconds = work.retry_after_seconds
-        elif isinstance(work.facts.step, _AT_REST):
+    def _result(self, scope: MachineScope) -> Result:
+        if scope.retry_after_seconds is not None:
+            seconds = scope.retry_after_seconds
+        elif isinstance(scope.facts.step, _AT_REST):
             seconds = self._deps.sync_period_seconds
         else:
             seconds = TRANSITION_REQUEUE_SECONDS

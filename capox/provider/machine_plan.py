@@ -12,9 +12,10 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from capox.api.v1alpha1 import Reason
-from capox.ownership import OwnerMark, parse_mark
+from capox.ownership import OwnerMark, is_made_for, parse_mark
 from capox.oxide.models import Disk, DiskState, InstanceState
 from capox.oxide.snapshots import ObservedInstance
+from capox.provider.steps import Blocked, Finished, Steady, Wait
 
 __all__ = [
     "Blocked",
@@ -32,7 +33,6 @@ __all__ = [
     "Stop",
     "Vanished",
     "Wait",
-    "is_of_same_object",
     "plan_absent",
     "plan_present",
     "whose",
@@ -68,6 +68,12 @@ class Identity:
     uid: str
     owner: tuple[str, str]
     cluster_id: str = ""
+
+    @property
+    def mark(self) -> OwnerMark:
+        """The owner mark of everything that is made for the machine."""
+        namespace, name = self.owner
+        return OwnerMark(kind="OxideMachine", namespace=namespace, name=name, uid=self.uid, cluster_id=self.cluster_id)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,33 +142,8 @@ class DeleteDisk:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wait:
-    """Nothing to do until the rack has got on; the message says with what."""
-
-    message: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Blocked:
-    """Nothing that we may do; a person has to."""
-
-    reason: Reason
-    message: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Vanished:
     """The recorded instance is gone. It is not made again under the same object (C-IM-9)."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Steady:
-    """The instance is as it should be."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Finished:
-    """Nothing of the machine is left on the rack."""
 
 
 MachineStep: TypeAlias = (
@@ -192,18 +173,10 @@ def whose(instance: ObservedInstance, identity: Identity) -> str | None:
     mark = parse_mark(instance.description)
     if mark is None:
         return None if is_recorded and instance.name == identity.name else "it has no owner mark of capox"
-    if mark.uid == identity.uid and mark.kind == "OxideMachine":
-        return None
-    if is_recorded and is_of_same_object(mark, identity):
+    is_very_object = mark.kind == "OxideMachine" and mark.uid == identity.uid
+    if is_very_object or (is_recorded and is_made_for(mark, identity.mark, is_recorded=True)):
         return None
     return f"its owner mark names {mark.kind} {mark.namespace}/{mark.name} with UID {mark.uid or 'unknown'}"
-
-
-def is_of_same_object(mark: OwnerMark, identity: Identity) -> bool:
-    """Whether a mark names this object, be it from before a move or a restore, which gives new UIDs (B43)."""
-    if mark.kind != "OxideMachine" or (mark.namespace, mark.name) != identity.owner:
-        return False
-    return not mark.cluster_id or not identity.cluster_id or mark.cluster_id == identity.cluster_id
 
 
 def plan_present(identity: Identity, seen: Observation, *, keeps_running: bool) -> MachineStep:

@@ -10,14 +10,15 @@ import dataclasses
 from uuid import UUID
 
 from capox.api.v1alpha1 import DiskRecord, MachineAddress, OxideCluster, OxideMachine
-from capox.ownership import parse_mark
+from capox.ownership import is_made_for, parse_mark
 from capox.oxide import models
 from capox.oxide.errors import ObjectNotFound
 from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import InstanceSnapshot, ObservedInstance
 from capox.provider import names
+from capox.provider.endpoint_address import is_endpoint_of
 from capox.provider.machine_instance import DEFAULT_NETWORK
-from capox.provider.machine_plan import Identity, Observation, is_of_same_object
+from capox.provider.machine_plan import Identity, Observation
 from capox.provider.racks import Project
 from capox.provider.unanswered import CREATE_SETTLES_SECONDS
 
@@ -76,11 +77,12 @@ class MachineRack:
         proven = instance is None and (self._identity.instance_id is None or await self._is_gone(reading))
         return Observation(instance=instance, is_absence_proven=proven)
 
-    async def observe_absent(self, started_seconds: float) -> Observation:
+    async def observe_absent(self, started_seconds: float, cluster: OxideCluster | None) -> Observation:
         """What is left of a machine that is to go.
 
         Args:
             started_seconds: When this process began: what an earlier one sent just before may still be under way.
+            cluster: The OxideCluster, whose endpoint may be on the instance; None when it is gone.
 
         Raises:
             OxideError: It could not be found out.
@@ -106,7 +108,7 @@ class MachineRack:
             instance=instance,
             is_absence_proven=proven,
             recorded_disks=disks,
-            is_endpoint_holder=instance is not None and await self._is_endpoint_holder(instance),
+            is_endpoint_holder=instance is not None and await self._is_endpoint_holder(instance, cluster),
         )
 
     async def attached_disks(self, instance_id: UUID) -> tuple[DiskRecord, ...]:
@@ -212,15 +214,16 @@ class MachineRack:
         for name in own:
             disk = reading.by_name(name)
             mark = parse_mark(disk.description) if disk is not None else None
-            if disk is not None and mark is not None and is_of_same_object(mark, self._identity):
+            if disk is not None and mark is not None and is_made_for(mark, self._identity.mark):
                 found.append(await self._project.client.disk_view(disk.id))
         return tuple(found)
 
-    async def _is_endpoint_holder(self, instance: ObservedInstance) -> bool:
-        """Whether a floating IP of the cluster's endpoint is still on the instance."""
+    async def _is_endpoint_holder(self, instance: ObservedInstance, cluster: OxideCluster | None) -> bool:
+        """Whether the floating IP of the cluster's endpoint is still on the instance."""
+        if cluster is None or cluster.spec.endpoint_mode == "External":
+            return False
         reading = await self._project.inventory.floating_ips.recent()
-        marks = (parse_mark(floating_ip.description) for floating_ip in reading.of_instance(instance.id))
-        return any(mark is not None and mark.kind == "OxideCluster" for mark in marks)
+        return any(is_endpoint_of(floating_ip, cluster) for floating_ip in reading.of_instance(instance.id))
 
     def _disk_names(self) -> frozenset[str]:
         metadata = self._machine.metadata

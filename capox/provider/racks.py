@@ -31,6 +31,9 @@ __all__ = ["Interest", "Project", "Racks", "Sight", "Watch"]
 _SUBNET_KEPT_SECONDS: Final = 600.0
 """How long a subnet's id is believed; a name can come to mean another subnet."""
 
+UNUSED_SECONDS: Final = 3600.0
+"""After how long without a use a project, and a client that serves no other, are given up; no pass lasts that long."""
+
 Sight = tuple[object, ...]
 """What an object saw of its part of the picture; two equal sights mean that nothing has changed for it."""
 
@@ -178,6 +181,8 @@ class Racks:
         self._connect = connect or _connect
         self._clients: dict[str, OxideClient] = {}
         self._projects: dict[tuple[str, str], Project] = {}
+        self._used_at: dict[tuple[str, str], float] = {}
+        self._closing: set[asyncio.Task[None]] = set()
         self._expecting: dict[tuple[str, Request], Project] = {}
 
     def project(self, credentials: Credentials, name: str) -> Project:
@@ -188,9 +193,11 @@ class Racks:
         """
         key = _digest(credentials)
         if (key, name) not in self._projects:
+            self._give_up_unused()
             if key not in self._clients:
                 self._clients[key] = self._connect(credentials, self._buckets, self._clock)
             self._projects[key, name] = Project(self._clients[key], name, self._clock)
+        self._used_at[key, name] = self._clock.monotonic()
         return self._projects[key, name]
 
     def expect(self, project: Project, controller: str, request: Request, interest: Interest) -> None:
@@ -212,10 +219,34 @@ class Racks:
 
     async def aclose(self) -> None:
         """Stop observing and close all connections."""
+        await asyncio.gather(*self._closing)
         for project in self._projects.values():
             await project.aclose()
         for client in self._clients.values():
             await client.aclose()
+
+    def _give_up_unused(self) -> None:
+        """Close what was left behind when tokens were rotated and projects emptied.
+
+        Done when something new is opened, so that what is open never grows for ever.
+        """
+        expecting = set(self._expecting.values())
+        now_seconds = self._clock.monotonic()
+        for key, used_seconds in list(self._used_at.items()):
+            if now_seconds - used_seconds >= UNUSED_SECONDS and self._projects[key] not in expecting:
+                del self._used_at[key]
+                project = self._projects.pop(key)
+                is_last = all(digest != key[0] for digest, _ in self._projects)
+                client = self._clients.pop(key[0]) if is_last else None
+                task = asyncio.get_running_loop().create_task(_close(project, client))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+
+async def _close(project: Project, client: OxideClient | None) -> None:
+    await project.aclose()
+    if client is not None:
+        await client.aclose()
 
 
 def _connect(credentials: Credentials, buckets: TokenBuckets, clock: Clock) -> OxideClient:

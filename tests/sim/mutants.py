@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "no finalizer before the first write",
         "capox.provider.machine_pass",
-        "self.machine = await gate.add_finalizer(self._deps.kube, OXIDE_MACHINES, self.machine, MACHINE_FINALIZER)",
+        "scope.machine = await gate.add_finalizer(scope.deps.kube, OXIDE_MACHINES, scope.machine, MACHINE_FINALIZER)",
         "pass",
         "has not our finalizer",
     ),
@@ -123,15 +123,15 @@ MUTANTS = (
     Mutant(
         "any machine is deleted that is not wanted to be there",
         "capox.provider.machine_pass",
-        "if self.machine.metadata.is_being_deleted:\n                await self._converge_absent",
-        "if self.machine.spec.provider_id:\n                await self._converge_absent",
+        "if self._scope.machine.metadata.is_being_deleted:\n                await self._converge_absent",
+        "if self._scope.machine.spec.provider_id:\n                await self._converge_absent",
         "nobody asked for that",
     ),
     Mutant(
         "the wrong instance is recorded",
-        "capox.provider.machine_pass",
-        "await self._record_instance(instance.id)",
-        "await self._record_instance(UUID(int=instance.id.int ^ 1))",
+        "capox.provider.machine_creation",
+        "await scope.record_instance(instance.id)",
+        "await scope.record_instance(type(instance.id)(int=instance.id.int ^ 1))",
         "has recorded an instance that never was",
     ),
     Mutant(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capox.ownership import DESCRIPTION_CHARACTERS_MAX, OwnerMark, format_mark, parse_mark
+from capox.ownership import DESCRIPTION_CHARACTERS_MAX, OwnerMark, format_mark, is_made_for, parse_mark
 
 UID = "0b5a7c1e-3a51-4a39-9a52-6a0f0a4b6c11"
 CLUSTER_ID = "5f0c6a52-7f0e-4f0e-8a3e-2f6f3f0b9d77"
@@ -65,3 +67,36 @@ def test_mark_that_does_not_fit_is_refused() -> None:
 
     with pytest.raises(ValueError, match="at most 512"):
         format_mark(mark)
+
+
+OWNER = OwnerMark(kind="OxideMachine", namespace="team", name="web", uid="uid-1", cluster_id="c1")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_ours", "is_ours_by_record"),
+    [
+        ({}, True, True),
+        ({"uid": "moved"}, True, True),  # a move gives new UIDs, and the clusterID stays (B43)
+        ({"uid": "moved", "cluster_id": "c2"}, False, False),  # another management cluster's of the same name (B52)
+        ({"cluster_id": "c2"}, True, True),  # the very same object, whose cluster was made anew
+        ({"uid": "moved", "cluster_id": ""}, False, True),  # from before clusterID was known
+        ({"uid": "moved", "name": "other"}, False, False),
+        ({"uid": "moved", "namespace": "other"}, False, False),
+        ({"kind": "OxideCluster"}, False, False),
+        ({"uid": ""}, True, True),
+    ],
+)
+def test_whose_a_marked_thing_is(change: dict[str, str], *, is_ours: bool, is_ours_by_record: bool) -> None:
+    """One rule for all kinds: the UID, else the clusterID with the name, else the name with a recorded id."""
+    mark = dataclasses.replace(OWNER, **change)  # type: ignore[arg-type]
+
+    assert is_made_for(mark, OWNER) is is_ours
+    assert is_made_for(mark, OWNER, is_recorded=True) is is_ours_by_record
+
+
+def test_without_a_cluster_id_only_uid_or_record_decide() -> None:
+    """When its OxideCluster is gone, a machine does not know the clusterID: a name alone is anybody's."""
+    orphan = dataclasses.replace(OWNER, uid="moved", cluster_id="")
+
+    assert not is_made_for(OWNER, orphan)
+    assert is_made_for(OWNER, orphan, is_recorded=True)

@@ -125,7 +125,7 @@ class TestWhoseFloatingIp:
     @pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"name": "other"}, {"kind": "Service"}])
     def test_another_owners_is_a_conflict(self, change: dict[str, Any]) -> None:
         """Same name or same address, other mark: nothing is touched, in life and at the end (B52)."""
-        strangers = floating_ip(1, description=format_mark(dataclasses.replace(MARK, **change)))
+        strangers = floating_ip(1, description=format_mark(dataclasses.replace(MARK, uid="uid-2", **change)))
 
         recorded = plan.plan_endpoint(ENDPOINT, seen(strangers, machine(1)))
         by_name = plan.plan_endpoint(UNRECORDED, seen(None, namesake=strangers))
@@ -198,7 +198,7 @@ class TestHolder:
         """M-26: kubeadm join would talk to itself."""
         dying = machine(1, is_being_deleted=True)
         step = plan.plan_endpoint(ENDPOINT, seen(floating_ip(1), dying, joining(2)))
-        assert isinstance(step, plan.Steady)
+        assert isinstance(step, plan.Placed)
         assert step.holder == dying
         assert "being deleted" in step.warning
 

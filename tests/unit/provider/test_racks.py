@@ -11,9 +11,9 @@ from capox.oxide.client import OxideClient
 from capox.oxide.clock import Clock, LoopClock
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
-from capox.provider.racks import Interest, Project, Racks
-from tests.sim.loop import simulated
+from capox.provider.racks import UNUSED_SECONDS, Interest, Project, Racks
 from tests.unit.oxide.scripted import Reply, ScriptedRack
+from tests.sim.loop import simulated
 
 MACHINE = Request("default", "web-0")
 INTEREST = Interest(look=lambda *_: (), sight=(), is_in_transition=True, wake=lambda: None)
@@ -26,6 +26,7 @@ class TwoTokens:
     def __init__(self) -> None:
         self.rack_of = {token: ScriptedRack(Reply(body={"items": []})) for token in ("old", "new")}
         buckets = TokenBuckets(rate_per_second=100, burst=100)
+        self.clients: dict[str, list[OxideClient]] = {"old": [], "new": []}
         self.racks = Racks(buckets, LoopClock(), self._connect)
 
     def project(self, token: str) -> Project:
@@ -38,7 +39,9 @@ class TwoTokens:
 
     def _connect(self, credentials: Credentials, buckets: TokenBuckets, clock: Clock) -> OxideClient:
         del buckets
-        return self.rack_of[credentials.token.get_secret_value()].client(clock=clock)
+        token = credentials.token.get_secret_value()
+        self.clients[token].append(self.rack_of[token].client(clock=clock))
+        return self.clients[token][-1]
 
 
 @simulated
@@ -74,4 +77,36 @@ async def test_a_project_without_objects_is_not_read() -> None:
     world.racks.expect(project, "oxidemachine", MACHINE, INTEREST)
     await asyncio.sleep(10)
     assert world.asked("old") > before
+    await world.racks.aclose()
+
+
+@simulated
+async def test_clients_of_rotated_tokens_are_closed() -> None:
+    """What nobody has used for long is given up when something new is opened; what is in use never is."""
+    world = TwoTokens()
+    world.project("old")
+    world.racks.expect(world.project("new"), "oxidemachine", MACHINE, INTEREST)
+    await asyncio.sleep(2 * UNUSED_SECONDS)
+
+    newest = world.racks.project(Credentials(host="http://rack.example", token=SecretStr("new")), "another")
+    await asyncio.sleep(0.1)
+
+    assert world.clients["old"][0].is_closed
+    assert not world.clients["new"][0].is_closed
+    assert newest.client is world.clients["new"][0]
+    assert world.project("old").client is world.clients["old"][1]
+    await world.racks.aclose()
+
+
+@simulated
+async def test_what_was_used_lately_stays_open() -> None:
+    """A pass under way keeps its client, although its object expects nothing yet."""
+    world = TwoTokens()
+    world.project("old")
+    await asyncio.sleep(UNUSED_SECONDS / 2)
+
+    world.project("new")
+    await asyncio.sleep(0.1)
+
+    assert not world.clients["old"][0].is_closed
     await world.racks.aclose()
