@@ -19,7 +19,7 @@ from hack.controlplane.pki import LOOPBACK, kubeconfig, write_private
 from hack.controlplane.plane import ControlPlane, answers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hack.controlplane.binaries import Binaries
@@ -44,6 +44,7 @@ class ManagementCluster(ControlPlane):
         components: Cluster API's manifests (`components.ensure`).
         directory: as for `ControlPlane`.
         environ: as for `ControlPlane`.
+        apiserver_arguments: as for `ControlPlane`.
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class ManagementCluster(ControlPlane):
         *,
         directory: Path | None = None,
         environ: Mapping[str, str] = os.environ,
+        apiserver_arguments: Sequence[str] = (),
     ) -> None:
-        super().__init__(binaries, directory=directory, environ=environ)
+        super().__init__(binaries, directory=directory, environ=environ, apiserver_arguments=apiserver_arguments)
         self._components = components
         self._health_ports: dict[str, int] = {}
 
@@ -99,6 +101,27 @@ class ManagementCluster(ControlPlane):
                 named after its version.
         """
         self.clusterctl_configuration.write_text(self._components.clusterctl_configuration(further))
+
+    def add_provider(self, components: ProviderComponents) -> int:
+        """Install one more of Cluster API's providers beside the others, and wait until its manager is ready.
+
+        Args:
+            components: What it needs. Its program must be among the binaries.
+
+        Returns:
+            The pid of its manager.
+        """
+        endpoints = self.processes.lease_ports(3)
+        authority = base64.b64encode(self.pki.webhook_authority.key_pair.certificate).decode()
+        objects = components.objects(f"https://{LOOPBACK}:{endpoints[0]}", authority)
+        with ThreadPoolExecutor(_APPLY_THREADS, thread_name_prefix="apply") as executor:
+            self._apply(objects, executor)
+        self._wait_for_crds(objects)
+        pid = self._start_manager(components, *endpoints)
+        name = components.provider.program.name
+        is_ready = functools.partial(answers, endpoints[1], "/readyz")
+        self.processes.wait_until(name, is_ready, within_seconds=_MANAGER_SECONDS)
+        return pid
 
     def _bring_up_cluster_api(self) -> None:
         self.write_clusterctl_configuration()
@@ -168,10 +191,10 @@ class ManagementCluster(ControlPlane):
 
     def _start_manager(
         self, components: ProviderComponents, webhook_port: int, health_port: int, diagnostics_port: int
-    ) -> None:
+    ) -> int:
         program = components.provider.program
         path = self.service_account_kubeconfig(components.namespace, components.service_account)
-        self.processes.start(
+        pid = self.processes.start(
             program.name,
             [
                 self.binaries.path(program),
@@ -192,6 +215,7 @@ class ManagementCluster(ControlPlane):
             },
         )
         self._health_ports[program.name] = health_port
+        return pid
 
     def service_account_kubeconfig(self, namespace: str, service_account: str) -> Path:
         """Write a kubeconfig that logs in as a ServiceAccount, which must exist.

@@ -134,6 +134,16 @@ CAPI_CORE: Final = _cluster_api("capi-core", "core", 315, 63)
 CAPI_KUBEADM_BOOTSTRAP: Final = _cluster_api("capi-kubeadm-bootstrap", "bootstrap/kubeadm", 14, 58)
 CAPI_KUBEADM_CONTROL_PLANE: Final = _cluster_api("capi-kubeadm-control-plane", "controlplane/kubeadm", 23, 64)
 CLUSTERCTL: Final = _cluster_api("clusterctl", "cmd/clusterctl", 26, 35)
+CAPD: Final = Program(
+    name="capd",
+    tools="cluster-api-test",
+    package="sigs.k8s.io/cluster-api/test/infrastructure/docker",
+    module="sigs.k8s.io/cluster-api/test",
+    version_packages=_CLUSTER_API_VERSION_PACKAGES,
+    cpu_seconds=129,
+    size_mb=60,
+)
+"""Cluster API's provider for development. Not in `PROGRAMS`: only `make bench` needs it, for its in-memory backend."""
 
 PROGRAMS: Final = (
     KUBE_APISERVER,

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TIMEOUT_SECONDS: Final = 30.0
+_IDLE_SECONDS: Final = 30.0
+"""After how long without use a connection is opened anew: the apiserver closes those that were idle for minutes, and a
+request that must not be sent twice cannot be the one that finds out."""
+
 _RETRIES: Final = 10
 _RETRY_AFTER_MAX_SECONDS: Final = 5.0
 FIELD_MANAGER: Final = "capox-controlplane"
@@ -132,12 +136,12 @@ class RestClient:
     ) -> tuple[http.client.HTTPResponse, bytes]:
         """Send a request and read the whole answer.
 
-        The apiserver closes connections that were idle for minutes. That shows only when the next request is sent,
-        which it has not seen then: one that changes nothing, or has the same effect twice, is sent once more.
+        That the apiserver has closed a connection shows only when the next request is sent, which it has not seen
+        then: one that changes nothing, or has the same effect twice, is sent once more.
         """
         try:
             return self._exchange_once(method, path, payload, headers)
-        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError):
             if method not in {"GET", "DELETE"}:
                 raise
             return self._exchange_once(method, path, payload, headers)
@@ -166,4 +170,8 @@ class RestClient:
             )
             self._connections.connection = connection
             self._all.append(connection)
+        elif time.monotonic() - self._connections.used > _IDLE_SECONDS:
+            # http.client opens it again by itself.
+            connection.close()
+        self._connections.used = time.monotonic()
         return connection

@@ -69,6 +69,12 @@ class ProviderProcess:
                 raise AssertionError(f"the provider was not ready:\n{self.log_file.read_text()[-4000:]}")
             time.sleep(0.1)
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it as SIGKILL does."""
         assert self._process is not None

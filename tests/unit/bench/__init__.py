@@ -1,0 +1,1 @@
+"""What judges and shows a bench; what measures is shown right by `make bench` alone."""
