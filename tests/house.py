@@ -37,7 +37,7 @@ SHARED = frozenset({"pydantic", "pydantic_core", "structlog", "yaml"})
 """Third-party packages that every room may import: data and logging, no connections of their own."""
 
 _PURE = re.compile(
-    r"capox/(provider_id|ownership|oxide/models(/\w+)?|kube/(objects|conditions)|ccm/placement"
+    r"capox/(provider_id|ownership|oxide/models(/\w+)?|kube/(core_objects|objects|conditions)|ccm/placement"
     r"|api/[\w/]+|\w+/\w+_plan)\.py"
 )
 _AWAITING_PACKAGES = frozenset(

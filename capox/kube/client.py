@@ -87,8 +87,19 @@ class KubeAPI(Protocol):
         """Apply a document server-side, forcing the fields that it names, and return the object as it is stored."""
         ...
 
-    async def delete(self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None) -> None:
-        """Ask for an object's deletion; with a uid, only of the object that has it."""
+    async def delete(
+        self,
+        kind: Kind[Any],
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
+        """Ask for an object's deletion; with a uid, only of the object that has it, and with a version, only as it is.
+
+        Another one, or another version, ends in `Conflict`.
+        """
         ...
 
 
@@ -233,11 +244,20 @@ class KubeClient:
         path = _query(_object_path(kind, namespace, name), fieldManager=FIELD_MANAGER, force="true")
         return kind.parse(await self._call("PATCH", path, document, "application/apply-patch+yaml"))
 
-    async def delete(self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None) -> None:
+    async def delete(
+        self,
+        kind: Kind[Any],
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
         """Ask for an object's deletion, in the background where it owns others."""
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {field: value for field, value in preconditions.items() if value is not None}
         await self._call("DELETE", _object_path(kind, namespace, name), options, "application/json")
 
     async def _list_once(self, kind: Kind[R], namespace: str | None, labels: Labels | None) -> Objects[R]:
