@@ -19,12 +19,12 @@ MODULE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("capox/kube/client.py", "capox/kube/serving.py"),
+    "aiohttp": ("capox/kube/client.py", "capox/kube/remote.py", "capox/kube/serving.py"),
     "cryptography": ("capox/kube/serving.py", "capox/rack/certificates.py"),  # the rack stands alone, so it has its own
     "httpx": ("capox/oxide/client.py",),
     "jsonschema_rs": ("capox/rack/",),
     "kopf": ("capox/kube/kopf_source.py",),
-    "kubernetes": ("capox/kube/client.py",),
+    "kubernetes": ("capox/kube/client.py", "capox/kube/remote.py"),
     "prometheus_client": ("capox/kube/metrics.py",),
     "sortedcontainers": ("capox/rack/",),
     "starlette": ("capox/rack/",),

@@ -23,6 +23,7 @@ KUBECONFIG_BYTES_MAX: Final = 64 * 1024
 
 _OF_CLUSTER: Final = frozenset({"server", "certificate-authority-data", "tls-server-name", "disable-compression"})
 _OF_USER: Final = frozenset({"client-certificate-data", "client-key-data", "token"})
+_NO_ADDRESS: Final = "its server is not an address such as https://192.0.2.10:6443"
 _HARMLESS: Final = frozenset({"extensions"})
 
 
@@ -133,17 +134,10 @@ def _decoded(entry: Mapping[Any, Any], key: str) -> str | None:
 def _server(server: str | None) -> str:
     try:
         address = urlsplit(server or "")
-        is_usable = bool(
-            address.scheme == "https"
-            and address.hostname
-            and address.username is None
-            and address.path in ("", "/")
-            and not address.query
-            and not address.fragment
-            and (address.port is None or address.port > 0)
-        )
+        port = address.port
     except ValueError:
-        is_usable = False
-    if not is_usable:
-        raise KubeconfigRefusedError("its server is not an address such as https://192.0.2.10:6443")
+        raise KubeconfigRefusedError(_NO_ADDRESS) from None
+    has_more = address.username is not None or address.path not in ("", "/") or address.query or address.fragment
+    if address.scheme != "https" or not address.hostname or has_more or port == 0:
+        raise KubeconfigRefusedError(_NO_ADDRESS)
     return f"{address.scheme}://{address.netloc}"

@@ -178,11 +178,13 @@ def render(installation: Installation) -> list[Document]:
             case "Secret":
                 continue
             case "ConfigMap":
-                document["data"] = environment
+                documents.append(document | {"data": environment})
             case "DaemonSet":
-                document = _workload(document, installation, environment)
+                documents.append(_workload(document, installation, environment))
+            case _:
+                documents.append(document)
+    for document in documents:
         _label(document, installation.cluster_id)
-        documents.append(document)
     return documents
 
 

@@ -23,7 +23,7 @@ _EXPRESSIONS: Final = {
     "image": "{{ .Values.image | quote }}",
     "pull-policy": "{{ .Values.imagePullPolicy }}",
     "secret-name": "{{ .Values.credentials.secretName | quote }}",
-    "host": "{{ required \"credentials.host is empty: the rack's address, such as https://silo.sys.rack.example.com\" "
+    "host": '{{ required "credentials.host is empty: the rack\'s address, such as https://silo.sys.rack.example.com" '
     ".Values.credentials.host | quote }}",
     "token": '{{ required "credentials.token is empty: an API token; --set-file keeps it out of the history" '
     ".Values.credentials.token | trim | quote }}",
@@ -34,10 +34,10 @@ _EXPRESSIONS: Final = {
 _BLOCKS: Final = {
     "extra-args": "{{- with .Values.extraArgs }}\n{{- toYaml . | nindent INDENT }}\n{{- end }}",
     "resources": "{{- toYaml .Values.resources | nindent INDENT }}",
-    "environment": "{{- toYaml (merge (dict \"CAPOX_CLUSTER_ID\" .Values.clusterID) .Values.environment) "
+    "environment": '{{- toYaml (merge (dict "CAPOX_CLUSTER_ID" .Values.clusterID) .Values.environment) '
     "| nindent INDENT }}",
-    "pod-options": "{{- with .Values.imagePullSecrets }}\nINDENTED imagePullSecrets:\n{{- toYaml . | nindent INDENT }}\n"
-    "{{- end }}\n{{- with .Values.hostAliases }}\nINDENTED hostAliases:\n{{- toYaml . | nindent INDENT }}\n{{- end }}",
+    "pod-options": "{{- with .Values.imagePullSecrets }}\nINDENTED imagePullSecrets:\n{{- toYaml . | nindent INDENT }}"
+    "\n{{- end }}\n{{- with .Values.hostAliases }}\nINDENTED hostAliases:\n{{- toYaml . | nindent INDENT }}\n{{- end }}",
 }
 
 
@@ -134,7 +134,7 @@ def _chart() -> str:
     chart = {
         "apiVersion": "v2",
         "name": NAME,
-        "description": "The cloud controller manager for Kubernetes clusters whose Nodes are instances on an Oxide rack",
+        "description": "The cloud controller manager for clusters whose Nodes are instances on an Oxide rack",
         "type": "application",
         "version": version,
         "appVersion": version,
@@ -189,7 +189,7 @@ onWorkers: false
 
 {resources}"""
 
-_NOTES: Final = """The cloud controller manager is installed. It works once the Secret {{ .Values.credentials.secretName }} is there:
+_NOTES: Final = """The cloud controller manager is installed. It works once this Secret is there: {{ .Values.credentials.secretName }}
     kubectl get pods -n kube-system -l app.kubernetes.io/name=capox-cloud-controller-manager
 Nodes lose the taint node.cloudprovider.kubernetes.io/uninitialized when their instances are found.
 """
