@@ -37,7 +37,8 @@ _BLOCKS: Final = {
     "environment": '{{- toYaml (merge (dict "CAPOX_CLUSTER_ID" .Values.clusterID) .Values.environment) '
     "| nindent INDENT }}",
     "pod-options": "{{- with .Values.imagePullSecrets }}\nINDENTED imagePullSecrets:\n{{- toYaml . | nindent INDENT }}"
-    "\n{{- end }}\n{{- with .Values.hostAliases }}\nINDENTED hostAliases:\n{{- toYaml . | nindent INDENT }}\n{{- end }}",
+    "\n{{- end }}\n{{- with .Values.hostAliases }}\nINDENTED hostAliases:\n{{- toYaml . | nindent INDENT }}"
+    "\n{{- end }}",
 }
 
 
@@ -189,7 +190,7 @@ onWorkers: false
 
 {resources}"""
 
-_NOTES: Final = """The cloud controller manager is installed. It works once this Secret is there: {{ .Values.credentials.secretName }}
+_NOTES: Final = """The cloud controller manager is installed. It works once it has this Secret: {{ .Values.credentials.secretName }}
     kubectl get pods -n kube-system -l app.kubernetes.io/name=capox-cloud-controller-manager
 Nodes lose the taint node.cloudprovider.kubernetes.io/uninitialized when their instances are found.
 """

@@ -194,7 +194,7 @@ async def test_silence_ends_at_the_deadline(cluster: RemoteCluster) -> None:
             await client.get(SECRETS, "team", "one")
 
 
-def test_a_certificate_that_is_none_is_told() -> None:
+async def test_a_certificate_that_is_none_is_told() -> None:
     """The Secret may hold anything; its words are not repeated."""
     text = kubeconfig("https://127.0.0.1:6443", b"no authority", token="t0ken-of-tests").decode()
     with pytest.raises(errors.LoginError, match="authority") as failure:
