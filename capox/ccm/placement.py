@@ -35,7 +35,7 @@ __all__ = [
 CAPACITY: Final = 32
 """How many external addresses an instance may have beside the one of its outgoing connections (semantics 4.4)."""
 
-Protocol: TypeAlias = Literal["TCP", "UDP"]
+Protocol: TypeAlias = Literal["TCP", "UDP", "SCTP"]
 """A protocol as Kubernetes writes it."""
 
 Family: TypeAlias = Literal["IPv4", "IPv6"]
