@@ -27,7 +27,7 @@ from capox.oxide.errors import OxideError, Unauthorized
 
 __all__ = ["COMPONENT", "CONTROLLER", "ServiceReconciler"]
 
-CONTROLLER: Final = "service-lb"
+CONTROLLER: Final = "service"
 """The controller's name in metrics, logs and --controllers."""
 
 COMPONENT: Final = "service-controller"
