@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import httpx
 from pydantic import SecretStr
 
 from capox.ccm import service
@@ -41,7 +42,7 @@ from capox.rack.state import Timing
 from tests.rack import GIB, RackUnderTest
 from tests.sim.loop import EPOCH, simulation_loop
 from tests.sim.store import Change, Store
-from tests.sim.store_client import FairWeather, ProcessGoneError, StoreClient, Weather
+from tests.sim.store_client import Call, FairWeather, ProcessGoneError, StoreClient, Weather
 from tests.sim.world import RackTransport
 
 TOKEN = "oxide-token-limited_collaborator"
@@ -54,6 +55,53 @@ EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
 Backend = Callable[[Rack], LoadBalancer]
+
+
+class WritesCounted(FairWeather):
+    """Fair weather that counts what is written, and may end the process right after one of the writes was done.
+
+    Attributes:
+        count: How many writes there were, on Kubernetes and on the rack.
+        deadly: The number of the write whose answer its process does not live to see; 0 for none.
+        on_deadly: Called then.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.deadly = 0
+        self.on_deadly: Callable[[], None] = lambda: None
+
+    def written(self) -> None:
+        """Count a write."""
+        self.count += 1
+        if self.count == self.deadly:
+            self.on_deadly()
+
+    async def after(self, call: Call) -> None:
+        """Count it when it is a write."""
+        if call.is_write:
+            self.written()
+
+
+class CountingTransport(RackTransport):
+    """The way to the rack, with its writes counted.
+
+    Args:
+        application: The rack.
+        written: Called after each write, before its answer is passed on.
+    """
+
+    def __init__(self, application: Any, written: Callable[[], None]) -> None:
+        super().__init__(application)
+        self._written = written
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Pass a request on."""
+        answer = await super().handle_async_request(request)
+        if request.method != "GET":
+            self._written()
+            self._check()
+        return answer
 
 
 def floating_ips(rack: Rack) -> LoadBalancer:
@@ -96,7 +144,7 @@ class ServiceProcess:
         self._dice = dice
         self.is_leading = True
         self.kube = StoreClient(world.store, world.weather)
-        self.transport = RackTransport(world.rack.app)
+        self.transport = CountingTransport(world.rack.app, world.writes.written)
         credentials = Credentials(host="http://rack", token=SecretStr(TOKEN), project="demo")
 
         def leading() -> bool:
@@ -198,7 +246,8 @@ class ServiceWorld:
         loop = simulation_loop()
         self.seed = seed
         self.backend = backend
-        self.weather = weather or FairWeather()
+        self.writes = WritesCounted()
+        self.weather = weather or self.writes
         self.told = Told()
         self.rack = RackUnderTest(TIMING, PassingClock(loop.time, EPOCH))
         self.store = Store(
@@ -210,6 +259,8 @@ class ServiceWorld:
         self.published: dict[str, list[list[dict[str, str]]]] = {}
         self.store.subscribe(self._keep_published)
         self._starts = 0
+        self._is_dead = False
+        self.deaths = 0
         self.process: ServiceProcess | None = None
 
     # -- the process --------------------------------------------------------------------------------------------------
@@ -231,6 +282,18 @@ class ServiceWorld:
         """Kill it and start it anew."""
         await self.kill()
         self.start()
+
+    def die_after_write(self, number: int) -> None:
+        """Have the process die when that many more writes are done, before it hears of the last one; then restart."""
+
+        def die() -> None:
+            assert self.process is not None
+            self.process.kube.cut()
+            self.process.transport.cut()
+            self.deaths += 1
+            self._is_dead = True
+
+        self.writes.deadly, self.writes.on_deadly = self.writes.count + number, die
 
     async def end(self) -> None:
         """End everything."""
@@ -421,6 +484,9 @@ class ServiceWorld:
         """Let time pass."""
         await asyncio.sleep(seconds)
         self.rack.state.settle()
+        if self._is_dead:
+            self._is_dead = False
+            await self.crash()
         if self.process is not None:
             self.process.check()
 
