@@ -29,7 +29,7 @@ __all__ = [
     "RELEASE_ANNOTATION",
     "Document",
     "Installation",
-    "InvalidKnobError",
+    "InvalidConfigurationError",
     "Knobs",
     "as_deployment",
     "image_of",
@@ -82,8 +82,8 @@ _LIST_KNOBS: Final = ("extra-args", "image-pull-secrets", "host-aliases")
 _TEXT_CHARACTERS_MAX: Final = 4096
 
 
-class InvalidKnobError(ValueError):
-    """A key of the ConfigMap of knobs cannot be used; the message names key, value and what is expected."""
+class InvalidConfigurationError(ValueError):
+    """What is asked for does not work; the message names it and what is expected."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,14 +219,16 @@ def parse_knobs(data: Mapping[str, str]) -> Knobs:
     """Read the knobs of a ConfigMap's data.
 
     Raises:
-        InvalidKnobError: A key is not known, or its value is none.
+        InvalidConfigurationError: A key is not known, or its value is none.
     """
     known = {*_TEXT_KNOBS, *_RESOURCE_KNOBS, *_LIST_KNOBS}
     for key, value in data.items():
         if key not in known:
-            raise InvalidKnobError(f"key {key} is none of {', '.join(sorted(known))}")
+            raise InvalidConfigurationError(f"key {key} is none of {', '.join(sorted(known))}")
         if len(value) > _TEXT_CHARACTERS_MAX:
-            raise InvalidKnobError(f"key {key} has {len(value)} characters; at most {_TEXT_CHARACTERS_MAX} are taken")
+            raise InvalidConfigurationError(
+                f"key {key} has {len(value)} characters; at most {_TEXT_CHARACTERS_MAX} are taken"
+            )
     return Knobs(
         extra_args=tuple(_argument(line) for line in _lines(data, "extra-args")),
         environment={variable: data[key].strip() for key, variable in _TEXT_KNOBS.items() if data.get(key, "").strip()},
@@ -247,19 +249,21 @@ def _lines(data: Mapping[str, str], key: str) -> list[str]:
 
 def _argument(line: str) -> str:
     if not line.startswith("--"):
-        raise InvalidKnobError(f"key extra-args: {line!r} is not an argument such as --node-monitor-period=10s")
+        raise InvalidConfigurationError(
+            f"key extra-args: {line!r} is not an argument such as --node-monitor-period=10s"
+        )
     return line
 
 
 def _quantity(key: str, value: str) -> str:
     if not _QUANTITY.fullmatch(value):
-        raise InvalidKnobError(f"key {key}: {value!r} is not an amount such as 100m or 256Mi")
+        raise InvalidConfigurationError(f"key {key}: {value!r} is not an amount such as 100m or 256Mi")
     return value
 
 
 def _secret_name(line: str) -> str:
     if not _NAME.fullmatch(line):
-        raise InvalidKnobError(f"key image-pull-secrets: {line!r} is not the name of a Secret")
+        raise InvalidConfigurationError(f"key image-pull-secrets: {line!r} is not the name of a Secret")
     return line
 
 
@@ -270,7 +274,7 @@ def _host_alias(line: str) -> tuple[str, tuple[str, ...]]:
     except ValueError:
         ip = None
     if ip is None or not names or not all(_NAME.fullmatch(name) for name in names):
-        raise InvalidKnobError(
+        raise InvalidConfigurationError(
             f"key host-aliases: {line!r} is not an address and its names, such as 192.0.2.10 silo.sys.rack.example.com"
         )
     return str(ip), tuple(names)

@@ -190,7 +190,8 @@ onWorkers: false
 
 {resources}"""
 
-_NOTES: Final = """The cloud controller manager is installed. It works once it has this Secret: {{ .Values.credentials.secretName }}
+_NOTES: Final = """The cloud controller manager is installed.
+It works once it has this Secret: {{ .Values.credentials.secretName }}
     kubectl get pods -n kube-system -l app.kubernetes.io/name=capox-cloud-controller-manager
 Nodes lose the taint node.cloudprovider.kubernetes.io/uninitialized when their instances are found.
 """
