@@ -37,6 +37,7 @@ class Command:
 
 
 COMMANDS = {
+    "ccm": Command("capox.ccm.main", "run the cloud controller manager of a workload cluster"),
     "provider": Command("capox.provider.main", "run the Cluster API provider's controllers"),
     "rack": Command("capox.rack.main", "run a simulated Oxide rack", extra="rack"),
 }

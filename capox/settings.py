@@ -14,7 +14,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["BindAddress", "ProviderSettings", "parse_bind_address", "parse_duration_seconds", "provider_settings"]
+__all__ = [
+    "BindAddress",
+    "ProviderSettings",
+    "parse_bind_address",
+    "parse_count",
+    "parse_duration_seconds",
+    "parse_rate",
+    "parse_switch",
+    "process_environment",
+    "provider_settings",
+]
 
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _UNIT_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -45,6 +55,10 @@ class ProviderSettings:
         cluster_concurrency: How many OxideClusters are worked on at once.
         machine_concurrency: How many OxideMachines are worked on at once.
         template_concurrency: How many OxideMachineTemplates are worked on at once.
+        ccm_concurrency: How many cloud controller managers are worked on at once.
+        may_share_credentials: Whether a cluster's own credentials may go into it.
+        ccm_image: The image of cloud controller managers; empty for the manager's own.
+        pod: Namespace and name of this process's Pod; None outside of one.
         is_leader_elected: Whether a Lease decides which replica works.
         lease_namespace: Where the Lease is.
         identity: What this replica calls itself in the Lease.
@@ -63,6 +77,10 @@ class ProviderSettings:
     cluster_concurrency: int
     machine_concurrency: int
     template_concurrency: int
+    ccm_concurrency: int
+    may_share_credentials: bool
+    ccm_image: str
+    pod: tuple[str, str] | None
     is_leader_elected: bool
     lease_namespace: str
     identity: str
@@ -86,6 +104,7 @@ def provider_settings(arguments: Sequence[str], environment: Mapping[str, str] |
     """
     variables = os.environ if environment is None else environment
     options = _provider_parser().parse_args(arguments)
+    pod = (variables.get("POD_NAMESPACE") or "", variables.get("POD_NAME") or "")
     kubeconfig = options.kubeconfig or variables.get("KUBECONFIG")
     return ProviderSettings(
         kubeconfig=pathlib.Path(kubeconfig) if kubeconfig else None,
@@ -95,6 +114,10 @@ def provider_settings(arguments: Sequence[str], environment: Mapping[str, str] |
         cluster_concurrency=options.oxidecluster_concurrency,
         machine_concurrency=options.oxidemachine_concurrency,
         template_concurrency=options.oxidemachinetemplate_concurrency,
+        ccm_concurrency=options.ccm_concurrency,
+        may_share_credentials=options.ccm_shared_credentials == "allow",
+        ccm_image=options.ccm_image,
+        pod=pod if all(pod) else None,
         is_leader_elected=options.leader_elect,
         lease_namespace=options.leader_election_namespace or variables.get("POD_NAMESPACE") or "capox-system",
         identity=variables.get("POD_NAME") or variables.get("HOSTNAME") or "capox",
@@ -136,13 +159,23 @@ def parse_bind_address(text: str) -> BindAddress | None:
     return BindAddress(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def _at_least_one(text: str) -> int:
+def parse_count(text: str) -> int:
+    """A whole number of at least 1.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
 
 
-def _positive(text: str) -> float:
+def parse_rate(text: str) -> float:
+    """A number of more than 0.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
     try:
         number = float(text)
     except ValueError:
@@ -150,6 +183,22 @@ def _positive(text: str) -> float:
     if not number > 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of more than 0")
     return number
+
+
+def parse_switch(text: str) -> bool:
+    """A flag that Go programs are given as --flag, --flag=true or --flag=false.
+
+    Raises:
+        ArgumentTypeError: It is neither true nor false.
+    """
+    if text.lower() not in {"true", "false"}:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def process_environment() -> Mapping[str, str]:
+    """The variables of this process, for settings that are read elsewhere."""
+    return os.environ
 
 
 def _provider_parser() -> argparse.ArgumentParser:
@@ -163,10 +212,20 @@ def _provider_parser() -> argparse.ArgumentParser:
         "--watch-filter", default="", help="look after objects whose label cluster.x-k8s.io/watch-filter has this value"
     )
     add("--sync-period", type=parse_duration_seconds, default=600.0, help="look at everything again (default: 10m)")
-    add("--oxidecluster-concurrency", type=_at_least_one, default=10, help="clusters at once (default: 10)")
-    add("--oxidemachine-concurrency", type=_at_least_one, default=32, help="machines at once (default: 32)")
-    add("--oxidemachinetemplate-concurrency", type=_at_least_one, default=5, help="templates at once (default: 5)")
-    add("--leader-elect", type=_switch, nargs="?", const=True, default=False, help="let a Lease choose one replica")
+    add("--oxidecluster-concurrency", type=parse_count, default=10, help="clusters at once (default: 10)")
+    add("--oxidemachine-concurrency", type=parse_count, default=32, help="machines at once (default: 32)")
+    add("--oxidemachinetemplate-concurrency", type=parse_count, default=5, help="templates at once (default: 5)")
+    add("--ccm-concurrency", type=parse_count, default=50, help="cloud controller managers at once (default: 50)")
+    add(
+        "--ccm-shared-credentials",
+        choices=["allow", "refuse"],
+        default="allow",
+        help="may a cluster's own credentials go into it, where it names no others? (default: allow)",
+    )
+    add("--ccm-image", default="", help="image of cloud controller managers (default: that of the Pod)")
+    add(
+        "--leader-elect", type=parse_switch, nargs="?", const=True, default=False, help="let a Lease choose one replica"
+    )
     add("--leader-election-namespace", default="", help="namespace of the Lease (default: the Pod's)")
     add(
         "--health-probe-bind-address",
@@ -183,20 +242,13 @@ def _provider_parser() -> argparse.ArgumentParser:
     )
     add(
         "--rack-requests-per-second",
-        type=_positive,
+        type=parse_rate,
         default=20.0,
         help="requests to one rack in the long run (default: 20)",
     )
-    add("--rack-burst", type=_at_least_one, default=40, help="requests to one rack at once (default: 40)")
+    add("--rack-burst", type=parse_count, default=40, help="requests to one rack at once (default: 40)")
     add(
         "--log-level", choices=["debug", "info", "warning", "error"], default="info", help="least level (default: info)"
     )
     add("--log-format", choices=["json", "text"], default="json", help="form of log lines (default: json)")
     return parser
-
-
-def _switch(text: str) -> bool:
-    """A flag that Go programs are given as --flag, --flag=true or --flag=false."""
-    if text.lower() not in {"true", "false"}:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
-    return text.lower() == "true"

@@ -19,12 +19,12 @@ MODULE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70
 
 OWNERS: dict[str, tuple[str, ...]] = {
-    "aiohttp": ("capox/kube/client.py", "capox/kube/serving.py"),
-    "cryptography": ("capox/kube/serving.py", "capox/rack/certificates.py"),  # the rack stands alone, so it has its own
+    "aiohttp": ("capox/kube/client.py", "capox/kube/remote.py", "capox/kube/serving.py"),
+    "cryptography": ("capox/kube/certificates.py", "capox/rack/certificates.py"),  # the rack stands alone, so it has its own
     "httpx": ("capox/oxide/client.py",),
     "jsonschema_rs": ("capox/rack/",),
     "kopf": ("capox/kube/kopf_source.py",),
-    "kubernetes": ("capox/kube/client.py",),
+    "kubernetes": ("capox/kube/client.py", "capox/kube/remote.py"),
     "prometheus_client": ("capox/kube/metrics.py",),
     "sortedcontainers": ("capox/rack/",),
     "starlette": ("capox/rack/",),
@@ -37,7 +37,7 @@ SHARED = frozenset({"pydantic", "pydantic_core", "structlog", "yaml"})
 """Third-party packages that every room may import: data and logging, no connections of their own."""
 
 _PURE = re.compile(
-    r"capox/(provider_id|ownership|oxide/models(/\w+)?|kube/(objects|conditions)|ccm/placement"
+    r"capox/(provider_id|ownership|oxide/models(/\w+)?|kube/(core_objects|objects|conditions)|ccm/placement"
     r"|api/[\w/]+|\w+/\w+_plan)\.py"
 )
 _AWAITING_PACKAGES = frozenset(

@@ -26,6 +26,8 @@ __all__ = [
     "Limits",
     "cluster_id",
     "dns_name_or_address",
+    "image_reference",
+    "image_tag",
     "list_of",
     "namespace_name",
     "network",
@@ -167,6 +169,23 @@ def secret_name(*, optional: bool = False) -> Limits:
     expected = "the name of a Secret (lower-case letters, digits, '-' and '.', first and last a letter or digit)"
     must_hold = "self.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$')"
     return _text(must_hold, expected, characters_max=253, optional=optional)
+
+
+def image_reference(*, optional: bool = False) -> Limits:
+    """Limit a text to the reference of a container image."""
+    expected = "an image such as registry.example.com/team/name:v1.0.0"
+    part = "[a-z0-9]+([._-]+[a-z0-9]+)*"
+    must_hold = (
+        f"self.matches('^([a-zA-Z0-9.-]+(:[0-9]+)?/)?{part}(/{part})*"
+        "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')"
+    )
+    return _text(must_hold, expected, characters_max=512, optional=optional, in_words="an image")
+
+
+def image_tag(*, optional: bool = False) -> Limits:
+    """Limit a text to the tag of a container image."""
+    must_hold = "self.matches('^[a-zA-Z0-9_][a-zA-Z0-9_.-]*$')"
+    return _text(must_hold, "the tag of an image such as v1.0.0", characters_max=128, optional=optional)
 
 
 def namespace_name(*, optional: bool = False) -> Limits:

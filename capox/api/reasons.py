@@ -64,6 +64,20 @@ class Reason(_Word):
     NODES_INITIALIZED_BY_ANOTHER = "NodesInitializedByAnother", "Another cloud controller manager serves the cluster."
     SHARED_CREDENTIALS = "SharedCredentials", "The cloud controller manager uses the cluster's own credentials."
     CREDENTIALS_TOO_POWERFUL = "CredentialsTooPowerful", "The credentials may do too much to be put into a cluster."
+    CREDENTIALS_NOT_ALLOWED = (
+        "CredentialsNotAllowed",
+        "The Secret is in another namespace and does not allow its use for clusters of this one.",
+    )
+    RUNNING = "Running", "The cloud controller manager runs with credentials of its own."
+    INSTALLING = "Installing", "The cloud controller manager was installed and is not ready yet."
+    UPGRADING = "Upgrading", "The cloud controller manager is being upgraded with the provider."
+    UPGRADE_FAILED = "UpgradeFailed", "It did not become ready after an upgrade; no further cluster is upgraded."
+    WAITING_FOR_WORKLOAD_CLUSTER = "WaitingForWorkloadCluster", "The cluster's API or its first Node is not there yet."
+    WORKLOAD_CLUSTER_UNREACHABLE = "WorkloadClusterUnreachable", "The cluster's API does not answer as it should."
+    KUBECONFIG_REFUSED = "KubeconfigRefused", "The cluster's kubeconfig asks for what is not done with a tenant's data."
+    INVALID_CONFIGURATION = "InvalidConfiguration", "What is asked for of the cloud controller manager does not work."
+    UNMANAGED = "Unmanaged", "The provider keeps no cloud controller manager in the cluster, as asked for."
+    ORPHANED = "Orphaned", "The cloud controller manager is left as it is, as asked for."
 
 
 def instance_reason(run_state: str) -> str:

@@ -9,6 +9,7 @@ other end had just closed. A DELETE that carries a uid can never hit another obj
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import pathlib
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -87,8 +88,19 @@ class KubeAPI(Protocol):
         """Apply a document server-side, forcing the fields that it names, and return the object as it is stored."""
         ...
 
-    async def delete(self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None) -> None:
-        """Ask for an object's deletion; with a uid, only of the object that has it."""
+    async def delete(
+        self,
+        kind: Kind[Any],
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
+        """Ask for an object's deletion; with a uid, only of the object that has it, and with a version, only as it is.
+
+        Another one, or another version, ends in `Conflict`.
+        """
         ...
 
 
@@ -99,6 +111,8 @@ class KubeClient:
         configuration: Where the API is and how to log in, as the `kubernetes` package has it.
         deadline_seconds: How long a call may take.
         list_limit: How many objects a page of a list holds.
+        pages_max: How many pages a list may have; None for any number.
+        field_manager: Under which name the API records what is written.
     """
 
     def __init__(
@@ -107,15 +121,19 @@ class KubeClient:
         *,
         deadline_seconds: float = DEADLINE_SECONDS,
         list_limit: int = LIST_LIMIT,
+        pages_max: int | None = None,
+        field_manager: str = FIELD_MANAGER,
     ) -> None:
         # By default aiohttp asks the environment for a proxy, and a file for a password, in a thread of its own before
         # each request, which costs as much as the request. It is asked once here, and the file never.
-        configuration.client_session_kwargs = {"trust_env": False}
+        configuration.client_session_kwargs = {"trust_env": False, **(configuration.client_session_kwargs or {})}
         if configuration.proxy is None:
             configuration.proxy = _environment_proxy(str(configuration.host))
         self._configuration = configuration
         self._deadline_seconds = deadline_seconds
         self._list_limit = list_limit
+        self._pages_max = pages_max
+        self._field_manager = field_manager
         try:
             self._api = kubernetes_client.ApiClient(configuration)
         except (OSError, ValueError) as error:
@@ -208,36 +226,47 @@ class KubeClient:
             query["labelSelector"] = ",".join(
                 key if value is None else f"{key}={value}" for key, value in sorted(labels.items())
             )
-        while True:
+        for number in itertools.count(1):
             page = await self._call("GET", _query(kind.path(namespace), **query))
             token = (page.get("metadata") or {}).get("continue")
             yield page.pop("items", None) or ()
             if not token:
                 return
+            if number == self._pages_max:
+                raise errors.Unreadable(f"{kind}: the list has more than {number} pages of {self._list_limit}")
             query["continue"] = token
 
     async def create(self, kind: Kind[R], namespace: str, document: Mapping[str, Any]) -> R:
         """Make an object and return it as it is stored."""
-        path = _query(kind.path(namespace), fieldManager=FIELD_MANAGER)
+        path = _query(kind.path(namespace), fieldManager=self._field_manager)
         return kind.parse(await self._call("POST", path, document, "application/json"))
 
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str | None = None
     ) -> R:
         """Merge a patch into an object or its status."""
-        path = _query(_object_path(kind, namespace, name, subresource), fieldManager=FIELD_MANAGER)
+        path = _query(_object_path(kind, namespace, name, subresource), fieldManager=self._field_manager)
         return kind.parse(await self._call("PATCH", path, patch, "application/merge-patch+json"))
 
     async def apply(self, kind: Kind[R], namespace: str, name: str, document: Mapping[str, Any]) -> R:
         """Apply a document server-side."""
-        path = _query(_object_path(kind, namespace, name), fieldManager=FIELD_MANAGER, force="true")
+        path = _query(_object_path(kind, namespace, name), fieldManager=self._field_manager, force="true")
         return kind.parse(await self._call("PATCH", path, document, "application/apply-patch+yaml"))
 
-    async def delete(self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None) -> None:
+    async def delete(
+        self,
+        kind: Kind[Any],
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
         """Ask for an object's deletion, in the background where it owns others."""
         options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {field: value for field, value in preconditions.items() if value is not None}
         await self._call("DELETE", _object_path(kind, namespace, name), options, "application/json")
 
     async def _list_once(self, kind: Kind[R], namespace: str | None, labels: Labels | None) -> Objects[R]:
@@ -260,7 +289,7 @@ class KubeClient:
                 answer = await self._api.call_api(
                     method, self.server + path, headers, body=body, _request_timeout=_NO_TIMEOUT
                 )
-                text = await answer.read()
+                text = await self._read(answer.response, what)
         except TimeoutError:
             raise errors.NoAnswer(f"{what}: no answer in {self._deadline_seconds:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
@@ -271,6 +300,11 @@ class KubeClient:
         if not isinstance(document, dict):
             raise errors.NoAnswer(f"{what}: the answer is not a JSON object")
         return document
+
+    async def _read(self, answer: aiohttp.ClientResponse, what: str) -> bytes:
+        """The body of an answer."""
+        del what
+        return await answer.read()
 
     async def _authorization(self, headers: Any) -> None:
         """Add the login to a request's headers."""
@@ -340,5 +374,5 @@ def _query(path: str, **query: str) -> str:
 def _parse(text: str | bytes | None) -> Any:
     try:
         return json.loads(text) if text else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

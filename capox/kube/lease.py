@@ -98,10 +98,12 @@ class _Held:
     Attributes:
         lease: As it was stored last.
         renewed_at: When the last renewal that succeeded was sent, by our clock.
+        renewed_time: The same by the wall clock, which goes on while a machine sleeps.
     """
 
     lease: Lease
     renewed_at: float
+    renewed_time: datetime
 
 
 class LeaderElection:
@@ -141,10 +143,25 @@ class LeaderElection:
         self._randomness = randomness
         self._metrics = metrics
         self._log = structlog.get_logger().bind(identity=identity)
+        self._held: list[_Held] = []
         # Each Lease as it was last seen, and since when it is so.
         self._seen: dict[Request, tuple[LeaseSpec, float]] = {}
         for lease in self._leases:
             metrics.on_change(lease.name, is_held=False)
+
+    def is_leading(self) -> bool:
+        """Whether all Leases are surely ours at this moment: renewed so lately that nobody else may have taken one.
+
+        Asked before a write that another leader's must not meet. It says no before the loss is noticed otherwise, as in
+        a process that has slept; the wall clock is asked too, because the steady one stands still in a machine that is
+        paused.
+        """
+        deadline_seconds = self._times.renew_deadline_seconds
+        return len(self._held) == len(self._leases) and all(
+            _time() - held.renewed_at < deadline_seconds
+            and (self._now() - held.renewed_time).total_seconds() < deadline_seconds
+            for held in self._held
+        )
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """Take all Leases, then work; give them up when the work has ended, however it has.
@@ -155,7 +172,7 @@ class LeaderElection:
         Raises:
             LeaseLostError: A Lease was lost, and the work has been cancelled.
         """
-        held: list[_Held] = []
+        held = self._held
         renewing: list[asyncio.Task[None]] = []
         is_lost = False
         try:
@@ -170,6 +187,7 @@ class LeaderElection:
             raise
         finally:
             await _end(renewing)
+            self._held = []
             for each in held:
                 self._metrics.on_change(each.lease.metadata.name, is_held=False)
                 if not is_lost:
@@ -200,13 +218,13 @@ class LeaderElection:
         turn, or a holder of two that died would be waited for twice.
         """
         while True:
-            began = _time()
+            began = (_time(), self._now())
             try:
                 lease = await self._look_at(name)
                 if lease is None:
-                    return _Held(await self._make(name), began)
+                    return _Held(await self._make(name), *began)
                 if self._is_free(*self._seen[name]):
-                    return _Held(await self._write(lease, self._taken(lease.spec)), began)
+                    return _Held(await self._write(lease, self._taken(lease.spec)), *began)
                 for later in self._leases[self._leases.index(name) + 1 :]:
                     await self._look_at(later)
             except errors.KubeError as error:
@@ -279,7 +297,7 @@ class LeaderElection:
     async def _renew(self, held: _Held) -> None:
         """Renew once, in as many attempts as it takes."""
         while True:
-            began = _time()
+            began, began_time = _time(), self._now()
             try:
                 held.lease = await self._write(held.lease, self._taken(held.lease.spec))
             except errors.Conflict:
@@ -290,12 +308,12 @@ class LeaderElection:
                 with contextlib.suppress(errors.KubeError):
                     metadata = held.lease.metadata
                     held.lease = await self._make(Request(metadata.namespace, metadata.name))
-                    held.renewed_at = began
+                    held.renewed_at, held.renewed_time = began, began_time
                     return
             except errors.KubeError as error:
                 self._log.warning("Renewing a lease failed", lease=held.lease.metadata.name, error=str(error))
             else:
-                held.renewed_at = began
+                held.renewed_at, held.renewed_time = began, began_time
                 return
             await asyncio.sleep(self._times.retry_seconds)
 

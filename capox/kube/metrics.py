@@ -15,7 +15,17 @@ from prometheus_client import (
     generate_latest,
 )
 
-__all__ = ["OUTCOMES", "EventMetrics", "LeaseMetrics", "LoopMetrics", "QueueMetrics", "Registry", "WatchMetrics"]
+__all__ = [
+    "OUTCOMES",
+    "CallMetrics",
+    "EventMetrics",
+    "LeaseMetrics",
+    "LoopMetrics",
+    "NodeMetrics",
+    "QueueMetrics",
+    "Registry",
+    "WatchMetrics",
+]
 
 OUTCOMES: Final = ("success", "requeue_after", "error")
 """How a pass can end; a counter of each is there from the start, at 0."""
@@ -221,3 +231,76 @@ class EventMetrics:
     def on_event(self, result: str) -> None:
         """An Event has come to its end."""
         self._events.labels(result).inc()
+
+
+class NodeMetrics:
+    """Tells how long Nodes take to begin, under the names that all cloud controller managers use, and how they end.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        buckets = (1, 2, 5, 10, 20, 40, 60, 120, 300, 600, 1800)
+        self._untainted = Histogram(
+            "node_controller_cloud_provider_taint_removal_delay_seconds",
+            "Time from the making of a Node to the removal of its taint.",
+            buckets=buckets,
+            registry=registry,
+        )
+        self._synced = Histogram(
+            "node_controller_initial_node_sync_delay_seconds",
+            "Time from the making of a Node to its first synchronisation.",
+            buckets=buckets,
+            registry=registry,
+        )
+        self._deletions = Counter(
+            "capox_node_deletions",
+            "Nodes whose instances are gone, by what came of it.",
+            ("result",),
+            registry=registry,
+        )
+        self._held = Gauge("capox_node_deletions_held", "Deletions of Nodes that are held back now.", registry=registry)
+        for result in ("success", "error"):
+            self._deletions.labels(result)
+
+    def on_initialised(self, seconds: float) -> None:
+        """A Node has lost its taint so long after it was made."""
+        self._untainted.observe(seconds)
+        self._synced.observe(seconds)
+
+    def on_deletion(self, *, is_success: bool) -> None:
+        """A Node was deleted, or could not be."""
+        self._deletions.labels("success" if is_success else "error").inc()
+
+    def on_held(self, nodes: int) -> None:
+        """So many deletions are held back now."""
+        self._held.set(nodes)
+
+
+class CallMetrics:
+    """Counts calls of another API, such as the rack's.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._calls = Counter(
+            "capox_rack_calls",
+            "Calls of the rack, by operation and by how they ended.",
+            ("operation", "result"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "capox_rack_call_seconds",
+            "How long a call of the rack took, repetitions and waiting included.",
+            ("operation",),
+            buckets=_SECONDS_BUCKETS,
+            registry=registry,
+        )
+
+    def on_call(self, operation: str, result: str, seconds: float) -> None:
+        """A call has ended: `success`, or the name of its error's class."""
+        self._calls.labels(operation, result).inc()
+        self._seconds.labels(operation).observe(seconds)

@@ -3,8 +3,8 @@
 Health is what a restart would mend: a loop that does not turn, a queue that does not move, watches that say nothing.
 Readiness is what a rollout waits for: everything that is served is watched.
 
-All of it is plain HTTP, and whoever can reach the port may read it: there is nothing secret in it, but /metrics does
-not ask for rights as controller-runtime's secure endpoint does.
+Without a certificate all of it is plain HTTP, and whoever can reach the port may read it: there is nothing secret in
+it. A route with a guard asks who it is that asks, as the API's own components do with /metrics.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import http
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
@@ -24,6 +26,7 @@ from capox.kube.workqueue import Workqueue
 __all__ = [
     "Address",
     "Check",
+    "Guard",
     "LoopWatch",
     "Route",
     "health_routes",
@@ -36,6 +39,9 @@ __all__ = [
 
 Check: TypeAlias = Callable[[], str | None]
 """Gives what is wrong, in words for people, or None when all is well."""
+
+Guard: TypeAlias = Callable[[str | None, str], Awaitable[int | None]]
+"""Judges a request by its Authorization header and path: the HTTP status that refuses it, or None."""
 
 QUEUE_STILL_SECONDS: Final = 900.0
 """How long keys may wait without any pass beginning or ending. Every call that a pass makes has a deadline."""
@@ -69,10 +75,12 @@ class Route:
     Attributes:
         path: The path.
         answer: Gives status, media type and body.
+        guard: Judges who asks; None lets everybody.
     """
 
     path: str
     answer: Callable[[], tuple[int, str, bytes]]
+    guard: Guard | None = None
 
 
 def health_routes(health: Mapping[str, Check], readiness: Mapping[str, Check]) -> tuple[Route, ...]:
@@ -88,9 +96,9 @@ def health_routes(health: Mapping[str, Check], readiness: Mapping[str, Check]) -
     )
 
 
-def metrics_route(registry: Registry) -> Route:
-    """Give /metrics."""
-    return Route("/metrics", lambda: (200, registry.content_type, registry.render()))
+def metrics_route(registry: Registry, guard: Guard | None = None) -> Route:
+    """Give /metrics, to those whom the guard lets."""
+    return Route("/metrics", lambda: (200, registry.content_type, registry.render()), guard)
 
 
 def queue_health(queue: Workqueue) -> Check:
@@ -150,8 +158,8 @@ class LoopWatch:
 
 
 @contextlib.asynccontextmanager
-async def serve(address: Address, routes: Iterable[Route]) -> AsyncIterator[int]:
-    """Answer until the block is left; gives the port.
+async def serve(address: Address, routes: Iterable[Route], tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Answer until the block is left, over HTTPS where TLS is given; gives the port.
 
     Raises:
         OSError: The address cannot be listened at.
@@ -162,14 +170,17 @@ async def serve(address: Address, routes: Iterable[Route]) -> AsyncIterator[int]
     runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, address.host or None, address.port).start()
+        await web.TCPSite(runner, address.host or None, address.port, ssl_context=tls).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
 
 def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def handle(_: web.Request) -> web.StreamResponse:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        refusal = None if route.guard is None else await route.guard(request.headers.get("Authorization"), route.path)
+        if refusal is not None:
+            return web.Response(status=refusal, text=f"{http.HTTPStatus(refusal).phrase}\n")
         status, media_type, body = route.answer()
         return web.Response(status=status, body=body, headers={"Content-Type": media_type})
 

@@ -25,6 +25,7 @@ from capox.provider.deps import Deps
 from capox.provider.endpoint_address import parse_address
 from capox.provider.kinds import OXIDE_CLUSTERS, OXIDE_MACHINES
 from capox.provider.racks import Interest, Project, Sight
+from capox.provider.service_addresses import release_service_addresses
 from capox.provider.trouble import Trouble, of_rack_error
 from capox.provider.unanswered import UNANSWERED
 
@@ -86,6 +87,9 @@ class ClusterPass:
                 return None
             if not is_deleting:
                 await self._claim()
+            elif not await release_service_addresses(project, self.cluster.spec.cluster_id or "", self._say):
+                self.facts.step = plan.Wait("floating IPs of Services are being released")
+                return None
             if self.facts.is_external:
                 self.facts.step = plan.Finished() if is_deleting else None
                 await project.inventory.instances.recent()

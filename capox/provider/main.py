@@ -26,12 +26,18 @@ from capox.kube.kopf_source import KopfSource
 from capox.kube.lease import LeaderElection, LeaseLostError
 from capox.kube.manager import Manager, WatchesLostError, stop_on_signals
 from capox.kube.probe import probe
+from capox.kube.remote import RemoteClient
 from capox.kube.watch import Dispatcher, Watch, WatchEvent
 from capox.kube.workqueue import Request, Result, Workqueue
 from capox.oxide.clock import LoopClock
 from capox.oxide.errors import OxideError
 from capox.oxide.token_bucket import TokenBuckets
-from capox.provider import cluster, machine, template
+from capox.provider import ccm_addon, cluster, machine, template
+from capox.provider.ccm_addon_credentials import CredentialsProbe
+from capox.provider.ccm_addon_image import OwnImage
+from capox.provider.ccm_addon_manifests import MANAGED_BY
+from capox.provider.ccm_addon_pass import AddonDeps
+from capox.provider.ccm_addon_rollout import Upgrades
 from capox.provider.deps import Deps
 from capox.provider.kinds import CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINE_TEMPLATES, OXIDE_MACHINES
 from capox.provider.mapping import Mapper
@@ -148,6 +154,7 @@ class _Replica:
                 settings.machine_concurrency,
             ),
             template.CONTROLLER: (template.TemplateReconciler(deps), settings.template_concurrency),
+            ccm_addon.CONTROLLER: (self._ccm_addon(deps), settings.ccm_concurrency),
         }
         queue_metrics = metrics.QueueMetrics(self._registry)
         for controller, (reconciler, concurrency) in reconcilers.items():
@@ -160,6 +167,18 @@ class _Replica:
                 weather=(KubeError, OxideError),
             )
         self._manager = self._make_manager()
+
+    def _ccm_addon(self, deps: Deps) -> ccm_addon.CcmAddonReconciler:
+        settings = self._settings
+        addon = AddonDeps(
+            deps=deps,
+            enter=lambda login: RemoteClient.enter(login, field_manager=MANAGED_BY),
+            own_image=OwnImage(self._kube, settings.pod, settings.ccm_image),
+            may_share=settings.may_share_credentials,
+            probe=CredentialsProbe(deps.racks, deps.clock),
+            upgrades=Upgrades(self._kube, settings.namespace or None, deps.clock),
+        )
+        return ccm_addon.CcmAddonReconciler(addon)
 
     async def serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Tell of itself over HTTP, until the stack is left."""

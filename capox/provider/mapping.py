@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from capox.api import capi
 from capox.kube.workqueue import Request
-from capox.provider import cluster, machine, template
+from capox.provider import ccm_addon, cluster, machine, template
 
 __all__ = ["Mapper", "Wakeup"]
 
@@ -80,6 +80,7 @@ class Mapper:
         match kind:
             case "OxideCluster":
                 yield cluster.CONTROLLER, Request(namespace, name)
+                yield ccm_addon.CONTROLLER, Request(namespace, name)
             case "OxideMachine":
                 yield machine.CONTROLLER, Request(namespace, name)
                 yield from self._cluster_of(namespace, metadata)
@@ -91,7 +92,8 @@ class Mapper:
                     yield machine.CONTROLLER, Request(namespace, infrastructure["name"])
                     yield from self._cluster_of(namespace, metadata)
             case "Cluster" if (namespace, name) in self._infrastructure_of:
-                yield cluster.CONTROLLER, Request(namespace, self._infrastructure_of[namespace, name])
+                for controller in (cluster.CONTROLLER, ccm_addon.CONTROLLER):
+                    yield controller, Request(namespace, self._infrastructure_of[namespace, name])
                 for machine_name in sorted(self._machines_of.get((namespace, name), ())):
                     yield machine.CONTROLLER, Request(namespace, machine_name)
 

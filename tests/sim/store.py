@@ -35,6 +35,7 @@ Rule: TypeAlias = Callable[[Document | None, Document], str | None]
 """A check of one kind's writes: the object before (None when it is new) and after; gives what is wrong, or None."""
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "coordination.k8s.io", "events.k8s.io"})
+_WITH_STATUS: Final = frozenset({"namespaces", "nodes", "pods", "services"})
 _SYSTEM_FIELDS: Final = (
     "name",
     "namespace",
@@ -206,7 +207,7 @@ class Store:
         if _is_custom(kind):
             metadata["generation"] = 1
         made = {**document, "metadata": _without_empty(metadata)}
-        if _is_custom(kind):
+        if _has_status(kind) and str(kind) != "nodes":  # which kubelets bring with them
             made.pop("status", None)
         self._check_rules(kind, None, made)
         return self._store("ADDED", kind, key, made)
@@ -223,7 +224,7 @@ class Store:
         """
         assert subresource in (None, "status"), f"the store has no subresource {subresource!r}"
         before = self.get(kind, namespace, name)
-        if subresource == "status" and not _is_custom(kind):
+        if subresource == "status" and not _has_status(kind):
             raise errors.KindNotServed(404, "NotFound", "the server could not find the requested resource")
         wanted = patch.get("metadata") or {}
         if wanted.get("resourceVersion") not in (None, "", before["metadata"]["resourceVersion"]):
@@ -252,17 +253,20 @@ class Store:
         self._applied[place] = named
         return stored
 
-    def delete(self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None) -> None:
+    def delete(
+        self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None, resource_version: str | None = None
+    ) -> None:
         """Ask for an object's deletion.
 
         Raises:
             NotFound: It is not there.
-            Conflict: It has another uid.
+            Conflict: It has another uid or resourceVersion.
         """
         before = self.get(kind, namespace, name)
         metadata = before["metadata"]
-        if uid is not None and uid != metadata["uid"]:
-            raise errors.Conflict(409, "Conflict", f"Precondition failed: UID in precondition: {uid}")
+        for field, wanted in (("uid", uid), ("resourceVersion", resource_version)):
+            if wanted is not None and wanted != metadata[field]:
+                raise errors.Conflict(409, "Conflict", f"Precondition failed: {field} in precondition: {wanted}")
         if not metadata.get("finalizers"):
             self._remove(kind, (namespace, name), before)
         elif not metadata.get("deletionTimestamp"):
@@ -305,9 +309,11 @@ class Store:
         """Store what a write makes of an object: only the part that this write may touch."""
         if subresource == "status":
             after = {**before, "status": merged.get("status")}
+            if not _is_custom(kind):  # these take metadata with their status, finalizers too
+                after["metadata"] = self._kept(before["metadata"], merged.get("metadata") or {})
         else:
             after = {**merged, "metadata": self._kept(before["metadata"], merged.get("metadata") or {})}
-            if _is_custom(kind):
+            if _has_status(kind):
                 after["status"] = before.get("status")
         if after.get("status") is None:
             after.pop("status", None)
@@ -400,6 +406,11 @@ def _at(document: Document, path: tuple[str, ...]) -> Any:
 def _is_custom(kind: Kind[Any]) -> bool:
     """Whether a kind comes from a CRD: it has a generation, and a status apart."""
     return kind.group not in _BUILT_IN_GROUPS
+
+
+def _has_status(kind: Kind[Any]) -> bool:
+    """Whether a kind has its status apart."""
+    return _is_custom(kind) or str(kind) in _WITH_STATUS
 
 
 def _spec(document: Document) -> dict[str, Any]:

@@ -188,10 +188,18 @@ class StoreClient(KubeAPI):
         await self._end(call)
         return kind.parse(stored)
 
-    async def delete(self, kind: Kind[Any], namespace: str, name: str, *, uid: str | None = None) -> None:
+    async def delete(
+        self,
+        kind: Kind[Any],
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+    ) -> None:
         """Ask for an object's deletion."""
         call = await self._begin("delete", kind, namespace, name)
-        self._store.delete(kind, namespace, name, uid=uid)
+        self._store.delete(kind, namespace, name, uid=uid, resource_version=resource_version)
         await self._end(call)
 
     async def _begin(self, verb: str, kind: Kind[Any], namespace: str, name: str, subresource: str = "") -> Call:

@@ -10,7 +10,9 @@ from capox.kube.objects import KubeModel, OptionalText, Resource
 
 __all__ = [
     "CLUSTER_FINALIZER",
+    "CloudControllerManager",
     "FloatingIPStatus",
+    "LocalSecretReference",
     "OxideCluster",
     "OxideClusterSpec",
     "OxideClusterStatus",
@@ -30,6 +32,36 @@ _CLUSTER_ID_IS_SET_ONCE: Final = Limits(
         ),
     )
 )
+
+
+class LocalSecretReference(KubeModel):
+    """A reference to a Secret in the namespace of the object that refers to it."""
+
+    name: Annotated[str, limits.secret_name()]
+    """Name of the Secret."""
+
+
+class CloudControllerManager(KubeModel):
+    """The cloud controller manager that the provider brings along."""
+
+    mode: Annotated[OptionalText, Limits({"enum": ["", "Managed", "Unmanaged", "Orphan"]})] = None
+    """Managed: the provider installs it in the cluster, upgrades and repairs it. Unmanaged: the provider removes what
+    it has installed, its Secret included. Orphan: what is installed stays as it is. Absent: Managed where the cluster
+    is new or ours is installed already; hands off where another cloud controller manager has initialized the Nodes."""
+
+    credentials_ref: LocalSecretReference | None = None
+    """The Secret with the credentials that go into the cluster, keys as in the cluster's own. Best those of a user that
+    has the role limited_collaborator on the one project. Absent: the cluster's own credentials."""
+
+    image: Annotated[OptionalText, limits.image_reference(optional=True)] = None
+    """Image to run. Absent: the provider's own, which holds both."""
+
+    version: Annotated[OptionalText, limits.image_tag(optional=True)] = None
+    """Tag of the image, to stay at one version when the provider is upgraded. Absent: the image's own."""
+
+    placement: Annotated[OptionalText, Limits({"enum": ["", "WorkloadCluster", "ManagementCluster"]})] = None
+    """Where it runs. ManagementCluster: beside this object, so that neither the credentials nor the process is in
+    reach of the cluster's users; the provider needs further rights for that. Absent: WorkloadCluster."""
 
 
 class OxideClusterSpec(KubeModel):
@@ -69,6 +101,10 @@ class OxideClusterSpec(KubeModel):
     cluster_id: Annotated[OptionalText, limits.cluster_id(optional=True)] = None
     """The identity of this cluster on the rack, part of the owner mark of everything that is made for it. Set once, by
     the provider; it stays the same when the cluster is moved or restored."""
+
+    cloud_controller_manager: CloudControllerManager | None = None
+    """The cloud controller manager, which makes Nodes usable and gives Services of type LoadBalancer their addresses.
+    Absent: as its mode, absent, says."""
 
 
 class FloatingIPStatus(KubeModel):
