@@ -125,7 +125,7 @@ def _given(program: Program, environ: Mapping[str, str]) -> Binary | None:
             )
         return Binary(program, path, Source.GIVEN)
     assets = environ.get("KUBEBUILDER_ASSETS")
-    if not assets or program.name not in ENVTEST_PROGRAMS:
+    if not assets or not _is_of_envtest(program):
         return None
     path = Path(assets).absolute() / program.name
     if not _is_executable(path):
@@ -134,6 +134,11 @@ def _given(program: Program, environ: Mapping[str, str]) -> Binary | None:
             f"{', '.join(sorted(ENVTEST_PROGRAMS))}; correct the variable or unset it.",
         )
     return Binary(program, path, Source.ASSETS)
+
+
+def _is_of_envtest(program: Program) -> bool:
+    """Whether others distribute it, at the version that is wanted."""
+    return program.name in ENVTEST_PROGRAMS and not program.is_variant
 
 
 def _is_executable(path: Path) -> bool:
@@ -157,7 +162,7 @@ def _from_cache_or_build(
         path = gobuild.cached(program, cache, go, tools)
         if path is not None:
             found[program.name] = Binary(program, path, Source.CACHE)
-        elif program.name in ENVTEST_PROGRAMS and (installed := _installed_by_envtest(program, cache)):
+        elif _is_of_envtest(program) and (installed := _installed_by_envtest(program, cache)):
             found[program.name] = Binary(program, installed, Source.ENVTEST)
     rest = [program for program in missing if program.name not in found]
     if rest and reporter is None:
@@ -166,9 +171,7 @@ def _from_cache_or_build(
             f"Not built yet: {names}. Run `{BUILD_COMMAND}` (it shows its progress), or `make test`, which does."
         )
     if reporter is not None:
-        found |= _from_envtest(
-            [program for program in rest if program.name in ENVTEST_PROGRAMS], environ, cache, reporter
-        )
+        found |= _from_envtest([program for program in rest if _is_of_envtest(program)], environ, cache, reporter)
         for program in rest:
             if program.name in found:
                 continue

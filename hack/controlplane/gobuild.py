@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from hack.controlplane.errors import BuildError, DiskSpaceError, ToolchainError
 from hack.controlplane.paths import TOOLS
 from hack.controlplane.progress import format_seconds
+from hack.controlplane.trimmed import Main, trimmed_main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,6 +138,8 @@ def pin(program: Program, tools: Path = TOOLS) -> str:
         program.package.encode(),
         program.linker_flags.encode(),
         " ".join(BUILD_FLAGS).encode(),
+        *(package.encode() for package in program.left_out),
+        *(path.read_bytes() for path in sorted((tools / program.tools).glob("*.go"))),
     ):
         digest.update(len(part).to_bytes(8) + part)
     return digest.hexdigest()[:12]
@@ -198,10 +201,10 @@ class Builder:
             if present is not None:
                 return present
             check_disk_space(program, self._cache, self._go, self._reporter)
-            packages = self._download(program)
             scratch = Path(tempfile.mkdtemp(prefix=".building-", dir=entry.parent))
             try:
-                note = self._compile(program, scratch / program.name, packages)
+                note = self._compile(program, scratch / program.name)
+                shutil.rmtree(scratch / "main", ignore_errors=True)
                 (scratch / "build.json").write_text(json.dumps(note, indent=2) + "\n")
                 # Left without its program by somebody who tidied up; rename does not replace a directory with content.
                 shutil.rmtree(entry, ignore_errors=True)
@@ -210,7 +213,7 @@ class Builder:
                 shutil.rmtree(scratch, ignore_errors=True)
         return entry / program.name
 
-    def _download(self, program: Program) -> int:
+    def _download(self, program: Program, main: Main) -> int:
         """Fetch the modules that a program imports. Returns the number of packages that it is made of."""
         with self._reporter.stage(f"Downloading modules of {program.name} {program.version}") as stage:
             modules = 0
@@ -222,7 +225,7 @@ class Builder:
                     stage.update(f"{modules} modules, {line.removeprefix('go: downloading ')}")
 
             code, tail, output = self._go_command(
-                ["list", "-deps", "-f", "{{.ImportPath}}", program.package], program, seen, stage.tick
+                ["list", "-deps", "-f", "{{.ImportPath}}", main.package], main, seen, stage.tick
             )
             if code != 0:
                 raise BuildError(
@@ -232,8 +235,10 @@ class Builder:
                 )
         return len(output.split())
 
-    def _compile(self, program: Program, target: Path, packages: int) -> dict[str, object]:
-        """Compile and link. Returns the note that is kept beside the program."""
+    def _compile(self, program: Program, target: Path) -> dict[str, object]:
+        """Fetch, compile and link. Returns the note that is kept beside the program."""
+        main = self._main(program, target.parent / "main")
+        packages = self._download(program, main)
         title = f"Building {program.name} {program.version}"
         expected = program.cpu_seconds / min(os.cpu_count() or 1, 8)
         began, cpu_before = time.monotonic(), _children_cpu_seconds()
@@ -247,8 +252,8 @@ class Builder:
                     stage.update(line, done=min(compiled, packages), total=packages)
 
             code, tail, _ = self._go_command(
-                ["build", "-v", "-ldflags", program.linker_flags, "-o", str(target), program.package],
-                program,
+                ["build", "-v", "-ldflags", program.linker_flags, "-o", str(target), main.package],
+                main,
                 seen,
                 stage.tick,
             )
@@ -268,12 +273,19 @@ class Builder:
             "cpu_seconds": round(cpu, 1),
         }
 
+    def _main(self, program: Program, scratch: Path) -> Main:
+        """Where and under which name the main package is compiled."""
+        tools_module = self._tools / program.tools
+        if not program.left_out:
+            return Main(tools_module, program.package)
+        sources = module_directory(program.module, self._go, self._environ, tools_module)
+        return trimmed_main(program, sources, tools_module, scratch)
+
     def _go_command(
-        self, arguments: list[str], program: Program, seen: Callable[[str], None], tick: Callable[[], None]
+        self, arguments: list[str], main: Main, seen: Callable[[str], None], tick: Callable[[], None]
     ) -> tuple[int, str, str]:
-        """Run `go` in the tools module of a program; see `_run`."""
-        directory = self._tools / program.tools
-        return _run([self._go.executable, *arguments], directory, self._environ, seen=seen, tick=tick)
+        """Run `go` where a main package is compiled; see `_run`."""
+        return _run([self._go.executable, *arguments], main.directory, self._environ, seen=seen, tick=tick)
 
 
 @contextlib.contextmanager

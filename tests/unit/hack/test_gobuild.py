@@ -15,8 +15,9 @@ import pytest
 from hack.controlplane import gobuild
 from hack.controlplane.errors import BuildError, DiskSpaceError, ToolchainError
 from hack.controlplane.paths import TOOLS
-from hack.controlplane.programs import ETCD, KUBECTL
+from hack.controlplane.programs import ETCD, FLANNELD, KUBECTL, PAUSE
 from hack.controlplane.progress import PlainReporter
+from hack.controlplane.trimmed import trimmed_main
 from tests.unit.hack.gofake import FakeGo
 
 if TYPE_CHECKING:
@@ -181,3 +182,55 @@ def test_builders_take_turns(go: FakeGo) -> None:
     waiting.join(10)
 
     assert len(go.calls("build")) == 1
+
+
+def test_a_program_is_compiled_without_what_it_leaves_out(tmp_path: Path) -> None:
+    """The main package is copied beside the go.mod that pins it, without those imports and without its tests."""
+    sources = tmp_path / "flannel"
+    sources.mkdir()
+    kept = 'import (\n\t_ "github.com/flannel-io/flannel/pkg/backend/vxlan"\n'
+    gone = "".join(f'\t_ "{package}"\n' for package in FLANNELD.left_out)
+    (sources / "main.go").write_text(f"package main\n{kept}{gone})\n")
+    (sources / "main_test.go").write_text("package main\n")
+
+    main = trimmed_main(FLANNELD, sources, TOOLS / "flannel", tmp_path / "main")
+
+    assert main.package == "."
+    assert {path.name for path in main.directory.iterdir()} == {"go.mod", "go.sum", "main.go"}
+    assert (main.directory / "main.go").read_text() == f"package main\n{kept})\n"
+    assert (main.directory / "go.mod").read_text() == (TOOLS / "flannel" / "go.mod").read_text()
+
+
+def test_what_is_not_there_cannot_be_left_out(tmp_path: Path) -> None:
+    """A new version that moved a package stops the build before the module of that package is asked for."""
+    (tmp_path / "main.go").write_text("package main\n")
+
+    with pytest.raises(BuildError, match=r"does not import .*tencentvpc, .*udp, which is to be left out"):
+        trimmed_main(FLANNELD, tmp_path, TOOLS / "flannel", tmp_path / "main")
+
+
+def test_what_is_left_out_is_part_of_the_pin() -> None:
+    """So is the version that the linker writes."""
+    pins = {
+        gobuild.pin(program)
+        for program in (
+            FLANNELD,
+            dataclasses.replace(FLANNELD, left_out=()),
+            KUBECTL,
+            KUBECTL.relinked("v1.36.4+relinked"),
+            KUBECTL.pinned_by("kubernetes-1.35"),
+        )
+    }
+
+    assert len(pins) == 5
+
+
+def test_the_pin_follows_sources_of_our_own(tmp_path: Path) -> None:
+    """A tools module may hold a program itself."""
+    tools = tmp_path / "tools"
+    shutil.copytree(TOOLS, tools)
+    before = gobuild.pin(PAUSE, tools)
+    (tools / "pause" / "main.go").write_text("package main\n")
+
+    assert before == gobuild.pin(PAUSE)
+    assert gobuild.pin(PAUSE, tools) != before
