@@ -12,6 +12,7 @@ from capox.kube.objects import NULL_IS_EMPTY_LIST, KubeModel, OptionalText, Reso
 __all__ = [
     "CLUSTER_NAME_LABEL",
     "CONTROL_PLANE_LABEL",
+    "DEPLOYMENT_NAME_LABEL",
     "GROUP",
     "PAUSED_ANNOTATION",
     "APIEndpoint",
@@ -36,6 +37,9 @@ CLUSTER_NAME_LABEL: Final = "cluster.x-k8s.io/cluster-name"
 
 CONTROL_PLANE_LABEL: Final = "cluster.x-k8s.io/control-plane"
 """The label that is present, with any value, on what belongs to a control plane (C-IM-6)."""
+
+DEPLOYMENT_NAME_LABEL: Final = "cluster.x-k8s.io/deployment-name"
+"""The label with the name of the MachineDeployment that a machine belongs to, or a hash of one that is too long."""
 
 PAUSED_ANNOTATION: Final = "cluster.x-k8s.io/paused"
 """The annotation that pauses an object when present, with any value, `false` and empty included (C-PA-1)."""

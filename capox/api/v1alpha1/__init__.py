@@ -18,10 +18,13 @@ its valid and invalid values to tests/unit/api/crd_values.py. Rules for all fiel
 from capox.api.reasons import ConditionType, Reason, instance_reason
 from capox.api.v1alpha1.cluster import (
     CLUSTER_FINALIZER,
+    CREDENTIALS_FINALIZER,
+    AntiAffinity,
     FloatingIPStatus,
     OxideCluster,
     OxideClusterSpec,
     OxideClusterStatus,
+    RoleAntiAffinity,
 )
 from capox.api.v1alpha1.group import API_VERSION, GROUP, VERSION, Initialization, SecretReference
 from capox.api.v1alpha1.machine import (
@@ -52,10 +55,12 @@ from capox.api.v1alpha1.template import (
 __all__ = [
     "API_VERSION",
     "CLUSTER_FINALIZER",
+    "CREDENTIALS_FINALIZER",
     "DATA_DISK_BLOCK_SIZE_BYTES",
     "GROUP",
     "MACHINE_FINALIZER",
     "VERSION",
+    "AntiAffinity",
     "ConditionType",
     "DataDisk",
     "DiskRecord",
@@ -80,6 +85,7 @@ __all__ = [
     "OxideMachineTemplateStatus",
     "PrimaryNetworkInterface",
     "Reason",
+    "RoleAntiAffinity",
     "SecretReference",
     "TemplateMetadata",
     "instance_reason",
