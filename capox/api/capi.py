@@ -117,6 +117,9 @@ class Bootstrap(KubeModel):
     data_secret_name: OptionalText = None
     """Name of the Secret with the bootstrap data; absent until the bootstrap provider has made it (C-IM-1)."""
 
+    config_ref: ContractReference | None = None
+    """The bootstrap configuration, such as a KubeadmConfig; absent where somebody makes the Secret by hand."""
+
 
 class MachineSpec(KubeModel):
     """What a Machine asks for."""

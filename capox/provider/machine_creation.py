@@ -122,7 +122,8 @@ async def _user_data(scope: MachineScope) -> bootstrap.UserData | None:
         missing = f"the bootstrap Secret {namespace}/{name} does not exist"
         scope.facts.bootstrap = Trouble(Reason.WAITING_FOR_BOOTSTRAP_DATA, missing)
         return None
-    found = bootstrap.user_data(secret)
+    config = machine.spec.bootstrap.config_ref
+    found = bootstrap.user_data(secret, config.kind if config is not None else "")
     if isinstance(found, bootstrap.BootstrapRefused):
         scope.facts.bootstrap = Trouble(found.reason, found.message)
         if found.reason != Reason.WAITING_FOR_BOOTSTRAP_DATA:

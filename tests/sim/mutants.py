@@ -123,8 +123,8 @@ MUTANTS = (
     Mutant(
         "the credentials are not kept",
         "capox.provider.secret_guard",
-        'patch["finalizers"] = [*metadata.finalizers, CREDENTIALS_FINALIZER]',
-        "pass",
+        "    if has_finalizer and has_label:\n",
+        "    if has_finalizer or not has_label:\n",
         "the credentials are gone before the",
     ),
     Mutant(
@@ -137,8 +137,8 @@ MUTANTS = (
     Mutant(
         "groups stay when their cluster goes",
         "capox.provider.group_plan",
-        "if is_deleting or not members.get(group.id):",
-        "if not is_deleting and not members.get(group.id):",
+        "return mark is not None and is_made_for(mark, cluster_mark)",
+        "return mark is not None and not is_made_for(mark, cluster_mark)",
         "is left on the rack, and its OxideCluster is gone",
     ),
     Mutant(
