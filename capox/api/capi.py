@@ -17,6 +17,7 @@ __all__ = [
     "PAUSED_ANNOTATION",
     "APIEndpoint",
     "Bootstrap",
+    "BootstrapConfigReference",
     "Cluster",
     "ClusterInitialization",
     "ClusterSpec",
@@ -111,13 +112,20 @@ class Cluster(Resource):
     """What was found."""
 
 
+class BootstrapConfigReference(KubeModel):
+    """The bootstrap configuration of a machine, as far as its data depends on it."""
+
+    kind: str = ""
+    """Kind of the object, such as KubeadmConfig."""
+
+
 class Bootstrap(KubeModel):
     """Where a machine's bootstrap data is."""
 
     data_secret_name: OptionalText = None
     """Name of the Secret with the bootstrap data; absent until the bootstrap provider has made it (C-IM-1)."""
 
-    config_ref: ContractReference | None = None
+    config_ref: BootstrapConfigReference | None = None
     """The bootstrap configuration, such as a KubeadmConfig; absent where somebody makes the Secret by hand."""
 
 

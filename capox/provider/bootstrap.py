@@ -56,8 +56,8 @@ def user_data(secret: Secret, bootstrap_kind: str = "") -> UserData | BootstrapR
     """The user data of a bootstrap Secret.
 
     Data of up to 32 KiB is passed on byte for byte. Larger data is compressed, which cloud-init undoes; the compressed
-    form of the same data is always the same, so that a repeated attempt sends the same request. Configuration for Talos,
-    which undoes nothing, is never compressed, and padded where it is small (see `cidata`).
+    form of the same data is always the same, so that a repeated attempt sends the same request. Configuration for
+    Talos, which undoes nothing, is never compressed, and padded where it is small (see `cidata`).
 
     Args:
         secret: The Secret.
