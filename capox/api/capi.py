@@ -12,10 +12,12 @@ from capox.kube.objects import NULL_IS_EMPTY_LIST, KubeModel, OptionalText, Reso
 __all__ = [
     "CLUSTER_NAME_LABEL",
     "CONTROL_PLANE_LABEL",
+    "DEPLOYMENT_NAME_LABEL",
     "GROUP",
     "PAUSED_ANNOTATION",
     "APIEndpoint",
     "Bootstrap",
+    "BootstrapConfigReference",
     "Cluster",
     "ClusterInitialization",
     "ClusterSpec",
@@ -36,6 +38,9 @@ CLUSTER_NAME_LABEL: Final = "cluster.x-k8s.io/cluster-name"
 
 CONTROL_PLANE_LABEL: Final = "cluster.x-k8s.io/control-plane"
 """The label that is present, with any value, on what belongs to a control plane (C-IM-6)."""
+
+DEPLOYMENT_NAME_LABEL: Final = "cluster.x-k8s.io/deployment-name"
+"""The label with the name of the MachineDeployment that a machine belongs to, or a hash of one that is too long."""
 
 PAUSED_ANNOTATION: Final = "cluster.x-k8s.io/paused"
 """The annotation that pauses an object when present, with any value, `false` and empty included (C-PA-1)."""
@@ -107,11 +112,21 @@ class Cluster(Resource):
     """What was found."""
 
 
+class BootstrapConfigReference(KubeModel):
+    """The bootstrap configuration of a machine, as far as its data depends on it."""
+
+    kind: str = ""
+    """Kind of the object, such as KubeadmConfig."""
+
+
 class Bootstrap(KubeModel):
     """Where a machine's bootstrap data is."""
 
     data_secret_name: OptionalText = None
     """Name of the Secret with the bootstrap data; absent until the bootstrap provider has made it (C-IM-1)."""
+
+    config_ref: BootstrapConfigReference | None = None
+    """The bootstrap configuration, such as a KubeadmConfig; absent where somebody makes the Secret by hand."""
 
 
 class MachineSpec(KubeModel):

@@ -23,11 +23,13 @@ from capox.oxide.clock import Clock, LoopClock
 from capox.oxide.errors import NotVisible, ObjectNotFound
 from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment, Reading, SharedList
 from capox.oxide.snapshots import (
+    AntiAffinityGroupSnapshot,
     DiskSnapshot,
     FloatingIpSnapshot,
     InstanceSnapshot,
     InventorySnapshot,
     NetworkInterfaceSnapshot,
+    ObservedAntiAffinityGroup,
     ObservedDisk,
     ObservedFloatingIp,
     ObservedInstance,
@@ -51,6 +53,7 @@ class ProjectInventory:
         instances: The project's instances.
         floating_ips: Its floating IPs.
         disks: Its disks; read only when somebody asks.
+        anti_affinity_groups: Its anti-affinity groups; read only when somebody asks.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ProjectInventory:
         self.instances: SharedList[InstanceSnapshot] = self._shared(self._read_instances)
         self.floating_ips: SharedList[FloatingIpSnapshot] = self._shared(self._read_floating_ips)
         self.disks: SharedList[DiskSnapshot] = self._shared(self._read_disks)
+        self.anti_affinity_groups: SharedList[AntiAffinityGroupSnapshot] = self._shared(self._read_groups)
         self._interfaces: dict[UUID, SharedList[NetworkInterfaceSnapshot]] = {}
 
     def now(self) -> Moment:
@@ -116,7 +120,13 @@ class ProjectInventory:
 
     async def aclose(self) -> None:
         """Give up whatever is being read. Nobody may wait for it any more."""
-        lists: list[SharedList[Reading]] = [self.instances, self.floating_ips, self.disks, *self._interfaces.values()]
+        lists: list[SharedList[Reading]] = [
+            self.instances,
+            self.floating_ips,
+            self.disks,
+            self.anti_affinity_groups,
+            *self._interfaces.values(),
+        ]
         for each in lists:
             await each.aclose()
 
@@ -163,6 +173,10 @@ class ProjectInventory:
     async def _read_disks(self, began: Moment) -> DiskSnapshot:
         listed = self._client.disk_list(project=self._project)
         return InventorySnapshot(began, [ObservedDisk.of(each) async for each in listed])
+
+    async def _read_groups(self, began: Moment) -> AntiAffinityGroupSnapshot:
+        listed = self._client.anti_affinity_group_list(project=self._project)
+        return InventorySnapshot(began, [ObservedAntiAffinityGroup.of(each) async for each in listed])
 
     async def _read_network_interfaces(self, began: Moment, subnet_id: UUID) -> NetworkInterfaceSnapshot:
         listed = self._client.vpc_subnet_list_network_interfaces(subnet_id)

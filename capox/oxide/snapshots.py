@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import datetime
     from collections.abc import Iterable, Iterator
 
-    from capox.oxide.models import Disk, FloatingIp, Instance, InstanceNetworkInterface
+    from capox.oxide.models import AntiAffinityGroup, Disk, FloatingIp, Instance, InstanceNetworkInterface
+    from capox.oxide.models.affinity import AffinityPolicy
     from capox.oxide.models.disks import DiskState
     from capox.oxide.models.instances import InstanceState
     from capox.oxide.models.wire import IpAddress
@@ -106,6 +107,21 @@ class ObservedDisk:
             state=disk.state.state,
             instance_id=disk.state.instance,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedAntiAffinityGroup:
+    """An anti-affinity group in a list. The attributes are those of `AntiAffinityGroup`."""
+
+    id: UUID
+    name: str
+    description: str
+    policy: AffinityPolicy | str
+
+    @classmethod
+    def of(cls, group: AntiAffinityGroup) -> ObservedAntiAffinityGroup:
+        """Keep what is needed of a wire model."""
+        return cls(id=group.id, name=group.name, description=group.description, policy=group.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +245,9 @@ class InventorySnapshot(Snapshot[NamedT]):
 
 InstanceSnapshot: TypeAlias = InventorySnapshot[ObservedInstance]
 """A project's instances."""
+
+AntiAffinityGroupSnapshot: TypeAlias = InventorySnapshot[ObservedAntiAffinityGroup]
+"""A project's anti-affinity groups."""
 
 DiskSnapshot: TypeAlias = InventorySnapshot[ObservedDisk]
 """A project's disks."""

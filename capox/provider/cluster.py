@@ -18,6 +18,7 @@ from capox.provider.cluster_rack import EndpointMemory
 from capox.provider.cluster_status import cluster_status, paused_cluster_status
 from capox.provider.deps import Deps
 from capox.provider.kinds import OXIDE_CLUSTERS
+from capox.provider.secret_guard import credentials_reference, release
 from capox.provider.status import status_patch
 
 __all__ = ["CONTROLLER", "ClusterReconciler"]
@@ -83,6 +84,9 @@ class ClusterReconciler:
             return DONE
         if is_deleting and CLUSTER_FINALIZER not in cluster.metadata.finalizers:
             return DONE
+        if is_deleting and cluster.status.released:
+            await self._let_go(cluster)
+            return DONE
         memory = self._memories.get(cluster.metadata.uid)
         if memory is None:
             memory = self._memories[cluster.metadata.uid] = EndpointMemory()
@@ -92,9 +96,9 @@ class ClusterReconciler:
                 memory.unanswered_at = self._deps.clock.monotonic()
         work = ClusterPass(self._deps, cluster, owner, memory)
         error = await work.converge()
-        if is_deleting and isinstance(work.facts.step, plan.Finished) and error is None:
+        if work.is_finished and error is None:
             work.forget(CONTROLLER)
-            await gate.remove_finalizer(self._deps.kube, OXIDE_CLUSTERS, work.cluster, CLUSTER_FINALIZER)
+            await self._let_go(work.cluster)
             self._memories.pop(cluster.metadata.uid, None)
             return DONE
         await self._write_status(work.cluster, cluster_status(work.cluster, work.facts, self._deps.now()))
@@ -102,6 +106,24 @@ class ClusterReconciler:
             raise error
         work.expect(CONTROLLER, lambda: self._wake(request))
         return self._result(work)
+
+    async def _let_go(self, cluster: OxideCluster) -> None:
+        """The last writes, when nothing is left on the rack: the credentials are released, then the object is.
+
+        The Secret can vanish at once, and then nobody could look at the rack again: that nothing is left there is
+        therefore stored first.
+        """
+        metadata = cluster.metadata
+        if not cluster.status.released:
+            body = {"metadata": {"resourceVersion": metadata.resource_version}, "status": {"released": True}}
+            cluster = await self._deps.kube.patch(
+                OXIDE_CLUSTERS, metadata.namespace, metadata.name, body, subresource="status"
+            )
+        before = cluster.status.credentials_ref
+        await release(self._deps, cluster, credentials_reference(cluster))
+        if before is not None and before != credentials_reference(cluster):
+            await release(self._deps, cluster, before)
+        await gate.remove_finalizer(self._deps.kube, OXIDE_CLUSTERS, cluster, CLUSTER_FINALIZER)
 
     async def _write_status(self, cluster: OxideCluster, status: OxideClusterStatus) -> None:
         """Write the status if it says something new."""

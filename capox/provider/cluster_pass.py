@@ -10,21 +10,25 @@ from typing import Final
 import structlog
 
 from capox.api import capi
-from capox.api.v1alpha1 import CLUSTER_FINALIZER, OxideCluster, Reason, SecretReference
+from capox.api.v1alpha1 import CLUSTER_FINALIZER, OxideCluster, Reason
+from capox.kube.objects import Secret
 from capox.kube.workqueue import Request
-from capox.ownership import OwnerMark, format_mark
+from capox.ownership import format_mark
 from capox.oxide import errors as oxide
 from capox.oxide import models
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.provider import cluster_plan as plan
 from capox.provider import names
+from capox.provider.cluster_groups import remove_groups
+from capox.provider.cluster_mark import cluster_mark
 from capox.provider.cluster_rack import API_SERVER_PORT, ClusterRack, EndpointMemory
 from capox.provider.cluster_status import ClusterFacts
-from capox.provider.credentials import CredentialsError, read_credentials
+from capox.provider.credentials import CredentialsError, parse_credentials, read_secret
 from capox.provider.deps import Deps
 from capox.provider.endpoint_address import parse_address
 from capox.provider.kinds import OXIDE_CLUSTERS, OXIDE_MACHINES
 from capox.provider.racks import Interest, Project, Sight
+from capox.provider.secret_guard import credentials_reference, guard, release
 from capox.provider.service_addresses import release_service_addresses
 from capox.provider.trouble import Trouble, of_rack_error
 from capox.provider.unanswered import UNANSWERED
@@ -50,6 +54,7 @@ class ClusterPass:
     Attributes:
         cluster: The object as it was last read or written.
         facts: What was found out so far.
+        is_finished: Whether the cluster is being deleted and nothing of it is left.
     """
 
     def __init__(self, deps: Deps, cluster: OxideCluster, owner: capi.Cluster | None, memory: EndpointMemory) -> None:
@@ -57,9 +62,11 @@ class ClusterPass:
         self._owner = owner
         self._memory = memory
         self._project: Project | None = None
+        self._secret: Secret | None = None
         self._log = structlog.get_logger().bind(OxideCluster=f"{cluster.metadata.namespace}/{cluster.metadata.name}")
         self.cluster = cluster
         self.facts = ClusterFacts(is_external=cluster.spec.endpoint_mode == "External")
+        self.is_finished = False
 
     @property
     def is_proving(self) -> bool:
@@ -80,6 +87,7 @@ class ClusterPass:
             return None
         if is_deleting and CLUSTER_FINALIZER not in self.cluster.metadata.finalizers:
             self.facts.step = plan.Finished()
+            self.is_finished = True
             return None
         try:
             project = await self._enter_project()
@@ -87,6 +95,7 @@ class ClusterPass:
                 return None
             if not is_deleting:
                 await self._claim()
+                await self._keep_credentials()
             elif not await release_service_addresses(project, self.cluster.spec.cluster_id or "", self._say):
                 self.facts.step = plan.Wait("floating IPs of Services are being released")
                 return None
@@ -96,6 +105,7 @@ class ClusterPass:
                 self.facts.are_credentials_proven = True
             else:
                 await self._converge(project)
+            await self._converge_beside(project)
         except oxide.OxideError as error:
             return self._judge(error)
         return None
@@ -147,13 +157,11 @@ class ClusterPass:
         return metadata.labels.get(capi.CLUSTER_NAME_LABEL) or (reference.name if reference else metadata.name)
 
     async def _enter_project(self) -> Project | None:
-        spec, namespace = self.cluster.spec, self.cluster.metadata.namespace
-        reference = SecretReference(
-            name=spec.credentials_ref.name, namespace=spec.credentials_ref.namespace or namespace
-        )
+        reference = credentials_reference(self.cluster)
         try:
-            credentials = await read_credentials(self._deps.kube, reference, namespace)
-            self._project = self._deps.racks.project(credentials, spec.project)
+            self._secret = await read_secret(self._deps.kube, reference, self.cluster.metadata.namespace)
+            credentials = parse_credentials(self._secret)
+            self._project = self._deps.racks.project(credentials, self.cluster.spec.project)
         except (CredentialsError, ValueError) as error:
             self.facts.credentials = Trouble("CredentialsInvalid", str(error), is_passing=True)
             return None
@@ -173,6 +181,15 @@ class ClusterPass:
             patch["spec"] = {"clusterID": str(random_id)}
         if patch:
             self.cluster = await self._patch(patch)
+
+    async def _keep_credentials(self) -> None:
+        """Have the Secret stay as long as it is needed, and let go of one that was used before."""
+        assert self._secret is not None
+        await guard(self._deps, self.cluster, self._secret)
+        reference, before = credentials_reference(self.cluster), self.cluster.status.credentials_ref
+        if before is not None and before != reference:
+            await release(self._deps, self.cluster, before)
+        self.facts.credentials_ref = reference
 
     async def _patch(self, patch: dict[str, object]) -> OxideCluster:
         metadata = self.cluster.metadata
@@ -197,6 +214,18 @@ class ClusterPass:
             if not await self._apply(project, rack, endpoint, step):
                 return
 
+    async def _converge_beside(self, project: Project) -> None:
+        """What there is beside the endpoint; when the cluster goes, after it."""
+        is_deleting, spec = self.cluster.metadata.is_being_deleted, self.cluster.spec
+        if is_deleting and not isinstance(self.facts.step, plan.Finished):
+            return
+        if is_deleting or spec.anti_affinity is not None or self._memory.may_have_groups:
+            may_have = await remove_groups(self._deps, project, self.cluster, self._cluster_name())
+            self._memory.may_have_groups = may_have
+            if is_deleting and may_have:
+                return
+        self.is_finished = is_deleting and self.facts.trouble is None
+
     def _endpoint(self) -> plan.Endpoint:
         spec, metadata, memory = self.cluster.spec, self.cluster.metadata, self._memory
         recorded = spec.control_plane_endpoint
@@ -205,13 +234,7 @@ class ClusterPass:
         now_seconds = self._deps.clock.monotonic()
         initialization = self._owner.status.initialization if self._owner is not None else None
         return plan.Endpoint(
-            mark=OwnerMark(
-                kind="OxideCluster",
-                namespace=metadata.namespace,
-                name=metadata.name,
-                uid=metadata.uid,
-                cluster_id=spec.cluster_id or "",
-            ),
+            mark=cluster_mark(self.cluster),
             floating_ip_name=names.floating_ip_name(metadata.namespace, metadata.name),
             brought=spec.control_plane_floating_ip,
             address=address,

@@ -45,6 +45,7 @@ class EndpointMemory:
         unanswered_at: On the clock, when a request to make the floating IP may have been sent whose outcome is not
             known: given up by this process, or by one before it.
         proving: The instance that has to show that it answers through the endpoint.
+        may_have_groups: Whether anti-affinity groups of the cluster may be there, though the spec asks for none.
         given_up: Instances that did not, and until when they are passed over.
     """
 
@@ -52,6 +53,7 @@ class EndpointMemory:
     moved_at: float | None = None
     unanswered_at: float | None = None
     proving: UUID | None = None
+    may_have_groups: bool = True
     given_up: dict[UUID, float] = dataclasses.field(default_factory=dict)
 
 

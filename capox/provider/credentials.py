@@ -17,7 +17,7 @@ from capox.kube.errors import NotFound
 from capox.kube.kind import SECRETS
 from capox.kube.objects import Secret
 
-__all__ = ["Credentials", "CredentialsError", "parse_credentials", "read_credentials"]
+__all__ = ["Credentials", "CredentialsError", "parse_credentials", "read_credentials", "read_secret"]
 
 _HOST, _TOKEN, _CA, _EXPIRES = "oxide-host", "oxide-token", "oxide-ca", "oxide-token-expires"
 
@@ -50,14 +50,23 @@ async def read_credentials(kube: KubeAPI, reference: SecretReference, namespace:
         CredentialsError: There is no such Secret, or it is incomplete.
         KubeError: It could not be read.
     """
+    return parse_credentials(await read_secret(kube, reference, namespace))
+
+
+async def read_secret(kube: KubeAPI, reference: SecretReference, namespace: str) -> Secret:
+    """Read the Secret itself; as `read_credentials`.
+
+    Raises:
+        CredentialsError: There is no such Secret.
+        KubeError: It could not be read.
+    """
     where = reference.namespace or namespace
     try:
-        secret = await kube.get(SECRETS, where, reference.name)
+        return await kube.get(SECRETS, where, reference.name)
     except NotFound:
         raise CredentialsError(
             f"Secret {where}/{reference.name} does not exist; make it with keys {_HOST} and {_TOKEN}"
         ) from None
-    return parse_credentials(secret)
 
 
 def parse_credentials(secret: Secret) -> Credentials:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from capox.ownership import OwnerMark, format_mark
 from capox.oxide import models
 from capox.provider import names
 from capox.provider.bootstrap import UserData
+from capox.provider.group_plan import GROUP_WORD
 
 __all__ = ["DEFAULT_NETWORK", "InvalidSpecError", "instance_create", "owner_mark"]
 
@@ -43,7 +45,12 @@ def owner_mark(machine: OxideMachine, cluster_id: str) -> OwnerMark:
 
 
 def instance_create(
-    machine: OxideMachine, cluster: OxideCluster, *, image_id: UUID, user_data: UserData
+    machine: OxideMachine,
+    cluster: OxideCluster,
+    *,
+    image_id: UUID,
+    user_data: UserData,
+    group_id: UUID | None = None,
 ) -> models.InstanceCreate:
     """The one request that makes an instance with its disks, NICs, addresses, keys and groups (semantics 4.2).
 
@@ -52,6 +59,7 @@ def instance_create(
         cluster: Where it belongs.
         image_id: The image that its boot disk is a copy of.
         user_data: What cloud-init reads.
+        group_id: The managed anti-affinity group that it becomes a member of, besides those of its spec.
 
     Raises:
         InvalidSpecError: The rack could not even read the request.
@@ -59,12 +67,15 @@ def instance_create(
     spec = machine.spec
     namespace, machine_name = machine.metadata.namespace, machine.metadata.name
     name = names.instance_name(namespace, machine_name)
-    description = format_mark(owner_mark(machine, cluster.spec.cluster_id or ""))
+    mark = owner_mark(machine, cluster.spec.cluster_id or "")
+    # On the instance the mark also tells its managed group: so one list of instances tells the members of all groups.
+    group = {GROUP_WORD: group_id.hex} if group_id is not None else {}
+    description = format_mark(mark)
     try:
         return models.InstanceCreate(
             name=name,
             hostname=name,
-            description=description,
+            description=format_mark(dataclasses.replace(mark, further=group)),
             ncpus=spec.n_cpus,
             memory=spec.memory.to_bytes(multiple_bytes=GIB_BYTES),
             boot_disk=models.InstanceDiskCreate(
@@ -79,7 +90,7 @@ def instance_create(
             ),
             network_interfaces=models.InterfacesCreate(params=_interfaces(machine, cluster, name, description)),
             external_ips=_external_ips(machine),
-            anti_affinity_groups=spec.anti_affinity_groups,
+            anti_affinity_groups=(*spec.anti_affinity_groups, *([group_id] if group_id is not None else [])),
             # Absent means none: null would give every key of the token's owner (semantics 2.2).
             ssh_public_keys=spec.ssh_public_keys,
             user_data=user_data.data,

@@ -25,6 +25,7 @@ from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
+from capox.provider.group_seats import Seats
 
 __all__ = ["Interest", "Project", "Racks", "Sight", "Watch"]
 
@@ -138,6 +139,7 @@ class Project:
         self.name = name
         self.inventory = ProjectInventory(client, name, clock=clock)
         self.watch = Watch(self.inventory, clock)
+        self.seats = Seats(clock)
         self._clock = clock
         self._subnets: dict[tuple[str, str], tuple[UUID, float]] = {}
 

@@ -22,6 +22,7 @@ MACHINE_FINALIZER = "machine.cluster.x-k8s.io"
 CLUSTER_FINALIZER = "cluster.cluster.x-k8s.io"
 CLUSTER_LABEL = "cluster.x-k8s.io/cluster-name"
 CONTROL_PLANE_LABEL = "cluster.x-k8s.io/control-plane"
+DEPLOYMENT_LABEL = "cluster.x-k8s.io/deployment-name"
 
 
 class ClusterAPI:
@@ -59,7 +60,8 @@ class ClusterAPI:
 
     def add_machine(self, cluster: str, name: str, spec: dict[str, Any], *, is_control_plane: bool = False) -> None:
         """Make a machine as KubeadmControlPlane or a MachineSet does."""
-        labels = {CLUSTER_LABEL: cluster} | ({CONTROL_PLANE_LABEL: ""} if is_control_plane else {})
+        role = {CONTROL_PLANE_LABEL: ""} if is_control_plane else {DEPLOYMENT_LABEL: "workers"}
+        labels = {CLUSTER_LABEL: cluster} | role
         size = {"nCPUs": 2, "memory": "4Gi", "diskSize": "10Gi"} | spec
         self._create(OXIDE_MACHINES, name, labels=labels, spec=size)
         data = f"#cloud-config\n# secret of {name}: {self._dice.getrandbits(64):x}\n".encode()

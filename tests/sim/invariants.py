@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from capox.api.v1alpha1 import CLUSTER_FINALIZER, MACHINE_FINALIZER
+from capox.kube.kind import SECRETS
 from capox.ownership import OwnerMark, parse_mark
 from capox.provider.kinds import CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINES
-from tests.sim.cluster_api import CLUSTER_LABEL, NAMESPACE
+from tests.sim.cluster_api import CLUSTER_LABEL, CONTROL_PLANE_LABEL, NAMESPACE
 
 if TYPE_CHECKING:
     from tests.sim.store import Change
@@ -52,12 +53,14 @@ class Watchdog:
         for complaint in (
             *self._one_instance_each(),
             *self._no_orphans(),
+            *self._groups_are_right(),
             *self._none_deleted_by_mistake(),
             *self._bootstrap_data_is_exact(),
             *self._recorded_ids_are_true(),
             *self._address_is_kept(),
             *self._endpoint_is_never_on_a_joiner(),
             *self._clusters_outlive_machines(),
+            *self._credentials_outlive_clusters(),
             *self._foreign_things_stay(),
             *self._secrets_stay_secret(),
             *self._nothing_is_written_while_paused(),
@@ -102,6 +105,29 @@ class Watchdog:
                 yield f"floating IP {floating_ip.name} is left on the rack, and its OxideCluster is gone"
             elif CLUSTER_FINALIZER not in owner["metadata"].get("finalizers", ()):
                 yield f"floating IP {floating_ip.name} is there, and its OxideCluster has not our finalizer"
+
+    def _groups_are_right(self) -> Iterator[str]:
+        """A machine of a cluster that keeps machines apart is, from its first moment, in one group: its role's."""
+        rack = self._world.rack.state
+        clusters, machines = self._objects(OXIDE_CLUSTERS), self._objects(OXIDE_MACHINES)
+        roles = {}
+        for group, mark in self._marked(rack.anti_affinity_groups):
+            roles[group.id] = mark.further.get("role")
+            owner = clusters.get(mark.uid)
+            if owner is None:
+                yield f"anti-affinity group {group.name} is left on the rack, and its OxideCluster is gone"
+            elif CLUSTER_FINALIZER not in owner["metadata"].get("finalizers", ()):
+                yield f"anti-affinity group {group.name} is there, and its OxideCluster has not our finalizer"
+        asked = [document["spec"].get("antiAffinity") for document in clusters.values()]
+        for instance, mark in self._marked(rack.instances):
+            machine = machines.get(mark.uid)
+            if machine is None or instance.state == "creating" or not all(asked):
+                continue
+            labels = machine["metadata"]["labels"]
+            role = "control-plane" if CONTROL_PLANE_LABEL in labels else "md-workers"
+            joined = [roles.get(group) for group in rack.groups_of.get(instance.id, ())]
+            if joined != [role]:
+                yield f"instance {instance.name} is in the groups {joined}, not in one of {role}"
 
     def _none_deleted_by_mistake(self) -> Iterator[str]:
         """An instance goes only when the deletion of its OxideMachine was asked for."""
@@ -162,6 +188,16 @@ class Watchdog:
             belongs_to = metadata.get("labels", {}).get(CLUSTER_LABEL)
             if MACHINE_FINALIZER in metadata.get("finalizers", ()) and belongs_to not in present:
                 yield f"the OxideCluster {belongs_to} is gone before the machine {metadata['name']}"
+
+    def _credentials_outlive_clusters(self) -> Iterator[str]:
+        """The credentials stay as long as anything that was made with them, whoever deletes them (B27, M-11)."""
+        rack = self._world.rack.state
+        made = [mark for table in (rack.instances, rack.disks, rack.floating_ips) for _, mark in self._marked(table)]
+        present = {document["metadata"]["name"] for document in self._world.store.list(SECRETS, NAMESPACE)}
+        clusters = self._world.store.list(OXIDE_CLUSTERS, NAMESPACE)
+        used = {document["spec"]["credentialsRef"]["name"] for document in clusters}
+        if made and used - present:
+            yield f"the credentials are gone before the {made[0].kind} {made[0].name}"
 
     def _secrets_stay_secret(self) -> Iterator[str]:
         """Neither user data nor a token is in a status, an Event or a description."""

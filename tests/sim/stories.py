@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from capox.kube.kind import SECRETS
 from capox.provider import names
 from capox.provider.kinds import CLUSTERS, OXIDE_CLUSTERS, OXIDE_MACHINES
-from tests.sim.cluster_api import NAMESPACE
+from tests.sim.cluster_api import CREDENTIALS, NAMESPACE
 from tests.sim.invariants import IN_FLIGHT_SECONDS
 from tests.sim.world import Weather, World
 
@@ -49,7 +50,8 @@ class Story:
     async def create(self) -> None:
         """The cluster, its first control plane machine, and two workers."""
         core, image = self.world.cluster_api, {"imageID": self.world.rack.image.id}
-        core.add_cluster(CLUSTER, ipType="v4")
+        apart = {"controlPlane": {"policy": "allow"}, "workers": {"policy": "allow"}}
+        core.add_cluster(CLUSTER, ipType="v4", antiAffinity=apart)
         core.add_machine(CLUSTER, "web-cp-0", image, is_control_plane=True)
         for number in range(2):
             core.add_machine(CLUSTER, f"web-w-{number}", image | {"dataDisks": [{"size": "5Gi"}]})
@@ -113,11 +115,14 @@ class Story:
         self.world.cluster_api.delete_cluster(CLUSTER)
         # As `kubectl delete -f` or the end of a namespace does: the infrastructure at once as well (M-10).
         self.world.store.delete(OXIDE_CLUSTERS, NAMESPACE, CLUSTER)
+        self.world.store.delete(SECRETS, NAMESPACE, CREDENTIALS)
         await self._suffer()
         self._weather(is_fair=True)
         world = self.world
         await world.until(
-            lambda: not any(world.store.list(kind, None) for kind in (CLUSTERS, OXIDE_CLUSTERS, OXIDE_MACHINES)),
+            lambda: (
+                not any(world.store.list(kind, None) for kind in (CLUSTERS, OXIDE_CLUSTERS, OXIDE_MACHINES, SECRETS))
+            ),
             CONVERGENCE_SECONDS,
             "all objects are gone",
         )
@@ -168,6 +173,7 @@ def _inventory(world: World) -> dict[str, list[Any]]:
         "disks": rack.disks,
         "floating IPs": rack.floating_ips,
         "NICs": rack.network_interfaces,
+        "anti-affinity groups": rack.anti_affinity_groups,
     }
     inventory: dict[str, list[Any]] = {name: sorted(each.name for each in table) for name, table in tables.items()}
     inventory["addresses"] = [pool.taken_count for pool in rack.pool_addresses.values()]

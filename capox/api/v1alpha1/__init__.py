@@ -18,12 +18,15 @@ its valid and invalid values to tests/unit/api/crd_values.py. Rules for all fiel
 from capox.api.reasons import ConditionType, Reason, instance_reason
 from capox.api.v1alpha1.cluster import (
     CLUSTER_FINALIZER,
+    CREDENTIALS_FINALIZER,
+    AntiAffinity,
     CloudControllerManager,
     FloatingIPStatus,
     LocalSecretReference,
     OxideCluster,
     OxideClusterSpec,
     OxideClusterStatus,
+    RoleAntiAffinity,
 )
 from capox.api.v1alpha1.group import API_VERSION, GROUP, VERSION, Initialization, SecretReference
 from capox.api.v1alpha1.machine import (
@@ -54,10 +57,12 @@ from capox.api.v1alpha1.template import (
 __all__ = [
     "API_VERSION",
     "CLUSTER_FINALIZER",
+    "CREDENTIALS_FINALIZER",
     "DATA_DISK_BLOCK_SIZE_BYTES",
     "GROUP",
     "MACHINE_FINALIZER",
     "VERSION",
+    "AntiAffinity",
     "CloudControllerManager",
     "ConditionType",
     "DataDisk",
@@ -84,6 +89,7 @@ __all__ = [
     "OxideMachineTemplateStatus",
     "PrimaryNetworkInterface",
     "Reason",
+    "RoleAntiAffinity",
     "SecretReference",
     "TemplateMetadata",
     "instance_reason",

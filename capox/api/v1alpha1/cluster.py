@@ -10,16 +10,22 @@ from capox.kube.objects import KubeModel, OptionalText, Resource
 
 __all__ = [
     "CLUSTER_FINALIZER",
+    "CREDENTIALS_FINALIZER",
+    "AntiAffinity",
     "CloudControllerManager",
     "FloatingIPStatus",
     "LocalSecretReference",
     "OxideCluster",
     "OxideClusterSpec",
     "OxideClusterStatus",
+    "RoleAntiAffinity",
 ]
 
 CLUSTER_FINALIZER: Final = f"oxidecluster.{GROUP}"
 """Our finalizer on an OxideCluster, the Go provider's too."""
+
+CREDENTIALS_FINALIZER: Final = f"oxidecredentials.{GROUP}"
+"""Our finalizer on the Secret of `spec.credentialsRef`, while a cluster uses it."""
 
 _CLUSTER_ID_IS_SET_ONCE: Final = Limits(
     rules=(
@@ -64,6 +70,24 @@ class CloudControllerManager(KubeModel):
     reach of the cluster's users; the provider needs further rights for that. Absent: WorkloadCluster."""
 
 
+class RoleAntiAffinity(KubeModel):
+    """How the machines of one role are kept on sleds of their own."""
+
+    policy: Annotated[str, Limits({"enum": ["allow", "fail"]})]
+    """What happens when no further sled is free at an instance's start. allow: it starts beside another one. fail: it
+    stays stopped until there is one."""
+
+
+class AntiAffinity(KubeModel):
+    """Which machines are kept on sleds of their own."""
+
+    control_plane: RoleAntiAffinity | None = None
+    """The control plane machines, apart from each other. Absent: they are not kept apart."""
+
+    workers: RoleAntiAffinity | None = None
+    """The workers, those of each MachineDeployment apart from each other. Absent: they are not kept apart."""
+
+
 class OxideClusterSpec(KubeModel):
     """What an OxideCluster asks for."""
 
@@ -98,6 +122,11 @@ class OxideClusterSpec(KubeModel):
     """Who leads traffic to the control plane. FloatingIP: a floating IP on one of its machines. External: somebody
     else, at the address in controlPlaneEndpoint; the provider touches no floating IP. Absent: FloatingIP."""
 
+    anti_affinity: AntiAffinity | None = None
+    """Anti-affinity groups that the provider makes, fills and removes: one for the control plane and one for each
+    MachineDeployment, and further ones where a group is full at 32 instances; instances of different groups may share
+    a sled. A change is for machines that are made afterwards. Absent: no groups are made."""
+
     cluster_id: Annotated[OptionalText, limits.cluster_id(optional=True)] = None
     """The identity of this cluster on the rack, part of the owner mark of everything that is made for it. Set once, by
     the provider; it stays the same when the cluster is moved or restored."""
@@ -131,6 +160,12 @@ class OxideClusterStatus(KubeModel):
 
     control_plane_floating_ip: FloatingIPStatus | None = None
     """The floating IP of the control plane, and where it is."""
+
+    credentials_ref: SecretReference | None = None
+    """The Secret that is kept from being deleted as long as this cluster uses it."""
+
+    released: bool | None = None
+    """Whether the cluster is being deleted and nothing of it is left on the rack, so that its credentials may go."""
 
     conditions: Conditions = ()
     """The state of the cluster's infrastructure, one entry an aspect."""

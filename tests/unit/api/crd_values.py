@@ -55,6 +55,8 @@ VALID = [
     ("OxideCluster", "endpointMode", ""),
     ("OxideCluster", "endpointMode", "External"),
     ("OxideCluster", "clusterID", "c" * 63),
+    ("OxideCluster", "antiAffinity", {}),
+    ("OxideCluster", "antiAffinity", {"controlPlane": {"policy": "fail"}, "workers": {"policy": "allow"}}),
     ("OxideCluster", "project", UUID),
     ("OxideCluster", "project", "a" * 63),
     ("OxideCluster", "vpc", "a-B9"),
@@ -138,6 +140,14 @@ INVALID: list[Case] = [
     ("OxideCluster", "controlPlaneFloatingIP", "a b", "spec.controlPlaneFloatingIP", f"'a b' {NOT_A_NAME_OR_ID}"),
     ("OxideCluster", "controlPlaneFloatingIP", "f" * 64, "spec.controlPlaneFloatingIP", "may not be more than 63"),
     ("OxideCluster", "endpointMode", "Kube-VIP", "spec.endpointMode", 'supported values: "", "FloatingIP", "External"'),
+    ("OxideCluster", "antiAffinity", {"workers": {}}, "spec.antiAffinity.workers.policy", "Required value"),
+    (
+        "OxideCluster",
+        "antiAffinity",
+        {"controlPlane": {"policy": "maybe"}},
+        "spec.antiAffinity.controlPlane.policy",
+        'supported values: "allow", "fail"',
+    ),
     ("OxideCluster", "clusterID", "a b", "spec.clusterID", "'a b' is not an identity of at most 63"),
     ("OxideCluster", "clusterID", "c" * 64, "spec.clusterID", "may not be more than 63"),
     (

@@ -12,8 +12,8 @@ from capox.oxide.clock import Clock, LoopClock
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
 from capox.provider.racks import UNUSED_SECONDS, Interest, Project, Racks
-from tests.unit.oxide.scripted import Reply, ScriptedRack
 from tests.sim.loop import simulated
+from tests.unit.oxide.scripted import Reply, ScriptedRack
 
 MACHINE = Request("default", "web-0")
 INTEREST = Interest(look=lambda *_: (), sight=(), is_in_transition=True, wake=lambda: None)
