@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from capox.kube.kind import SECRETS
 from capox.kube.workqueue import Request
 from capox.oxide import errors as oxide
 from capox.oxide.models import Instance, InstanceState
-from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS
+from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot, ObservedInstance
 from capox.provider import bootstrap, gate, names
 from capox.provider import machine_plan as plan
@@ -124,12 +124,20 @@ class MachinePass:
             return _sight(instances.by_id(recorded) if recorded else instances.by_name(identity.name))
 
         is_in_transition = not isinstance(self.facts.step, plan.Steady | plan.Vanished | plan.Blocked)
-        interest = Interest(look, sight, is_in_transition, wake)
+        interest = Interest(look, sight, is_in_transition, wake, self._address_reader(self._project))
         self._deps.racks.expect(self._project, controller, request, interest)
 
     def forget(self, controller: str) -> None:
         """Expect nothing any more."""
         self._deps.racks.forget(controller, _key(self.machine))
+
+    def _address_reader(self, project: Project) -> Callable[[Moment], Awaitable[None]] | None:
+        """What reads the addresses that the machine will want when it has come up; None when it has them or goes."""
+        oxide_cluster = self._owners.oxide_cluster
+        if oxide_cluster is None or self.machine.metadata.is_being_deleted or self.machine.status.addresses:
+            return None
+        rack = self._rack(project)
+        return lambda began: rack.read_interfaces(oxide_cluster, began)
 
     # -- the way in ---------------------------------------------------------------------------------------------------
 
