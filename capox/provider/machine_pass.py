@@ -134,7 +134,8 @@ class MachinePass:
     def _address_reader(self, project: Project) -> Callable[[Moment], Awaitable[None]] | None:
         """What reads the addresses that the machine will want when it has come up; None when it has them or goes."""
         oxide_cluster = self._owners.oxide_cluster
-        if oxide_cluster is None or self.machine.metadata.is_being_deleted or self.machine.status.addresses:
+        is_known = bool(self.facts.addresses or self.machine.status.addresses)
+        if oxide_cluster is None or self.machine.metadata.is_being_deleted or is_known:
             return None
         rack = self._rack(project)
         return lambda began: rack.read_interfaces(oxide_cluster, began)

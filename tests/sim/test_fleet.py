@@ -41,6 +41,12 @@ async def life_of_a_fleet() -> None:
     await world.pass_time(60)
     calls_of(world)
     versions = [document["metadata"]["resourceVersion"] for document in world.store.list(OXIDE_MACHINES, None)]
+    interests = [
+        each for project in world.process.racks._projects.values() for each in project.watch._interests.values()
+    ]
+    assert len(interests) > len(MACHINES)
+    # What reads for a machine keeps the machine in memory; at rest nobody has anything to be read.
+    assert {interest.prepare for interest in interests} == {None}
     await world.pass_time(REST_SECONDS)
     rest = calls_of(world)
     assert versions == [document["metadata"]["resourceVersion"] for document in world.store.list(OXIDE_MACHINES, None)]

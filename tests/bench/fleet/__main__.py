@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -167,6 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     directory = parsed.directory or Path(tempfile.mkdtemp(prefix="capox-bench-"))
     directory.mkdir(parents=True, exist_ok=True)
+    # Nothing of it is left running when it is asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         results = _Bench(parsed, directory, console).measure()
     except ControlPlaneError as error:
