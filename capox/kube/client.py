@@ -39,8 +39,9 @@ SERVICE_ACCOUNT: Final = pathlib.Path("/var/run/secrets/kubernetes.io/serviceacc
 DEADLINE_SECONDS: Final = 30.0
 """How long a call may take, answer included; a list has it for each page."""
 
-LIST_LIMIT: Final = 500
-"""How many objects a page of a list holds."""
+LIST_LIMIT: Final = 100
+"""How many objects a page of a list holds. An object takes some 30 kB while it is looked at, and several kinds may be
+listed at once: larger pages would be what decides how much memory the process needs."""
 
 LIST_ATTEMPTS: Final = 3
 """How often a list is begun again when its continuation has expired half way."""

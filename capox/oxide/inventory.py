@@ -1,9 +1,10 @@
 """The shared observation of one project: what all its controllers look at, so that reads do not grow with the fleet.
 
-While anything changes, one list of the project's instances every 1 to 2 seconds serves everybody who waits; at rest
-one every 30 seconds does. The same holds for floating IPs, and, where somebody asks, for disks and for the interfaces
-of a subnet. Nothing is read in the background: whoever asks sets the pace, the lists bound it. How fast all projects
-of a rack are read together is bounded by the token bucket of the clients (`capox.oxide.token_bucket`).
+While anything changes, one list of the project's instances every 1 to 2 seconds serves everybody who waits (a list of
+very many takes longer); at rest one every 30 seconds does. The same holds for floating IPs, and, where somebody asks,
+for disks and for the interfaces of a subnet. Nothing is read in the background: whoever asks sets the pace, the lists
+bound it. How fast all projects of a rack are read together is bounded by the token bucket of the clients
+(`capox.oxide.token_bucket`).
 
 Three rules keep it honest:
 

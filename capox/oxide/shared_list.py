@@ -25,6 +25,10 @@ TRANSITION_SECONDS: Final = 1.5
 REST_SECONDS: Final = 30.0
 """The age up to which a reading serves those who wait for nothing."""
 
+OBJECTS_PER_SECOND: Final = 200.0
+"""How many objects a second are read at most, so that a list of many is read less often: the reads while a fleet is
+made do not grow with it then, nor does what the rack has to do for them. Up to 300 objects it changes nothing."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Moment:
@@ -59,6 +63,10 @@ class Reading(Protocol):
         """When the reading began."""
         ...
 
+    def __len__(self) -> int:
+        """How many objects were read."""
+        ...
+
 
 ReadingT = TypeVar("ReadingT", bound=Reading)
 ReadingT_co = TypeVar("ReadingT_co", bound=Reading, covariant=True)
@@ -84,7 +92,7 @@ class SharedList(Generic[ReadingT_co]):
         Args:
             read: Reads the whole list, or raises; it is given the moment of its beginning.
             clock: The time that ages and pauses go by.
-            transition_seconds: The least time between the beginnings of two readings.
+            transition_seconds: The least time between the beginnings of two readings; a long list takes more.
             rest_seconds: The age up to which a reading serves those who wait for nothing.
         """
         self._read = read
@@ -109,13 +117,14 @@ class SharedList(Generic[ReadingT_co]):
         """Give a reading that is not too old, for those who wait for nothing in particular.
 
         Args:
-            max_age_seconds: The age that is too old; the interval at rest when absent.
+            max_age_seconds: The age that is too old; the interval at rest when absent. No reading is too old before the
+                next one may begin.
             after: The moment that it also has to have begun after, such as one's own last act; absent, any will do.
 
         Raises:
             OxideError: A new reading was needed and failed.
         """
-        limit = self._rest_seconds if max_age_seconds is None else max_age_seconds
+        limit = self._rest_seconds if max_age_seconds is None else max(max_age_seconds, self._interval_seconds())
         oldest = self._clock.monotonic() - limit
         return await self._reading(lambda began: began.seconds >= oldest and (after is None or began > after))
 
@@ -136,6 +145,11 @@ class SharedList(Generic[ReadingT_co]):
             flight, self._flight = self._flight, None
             flight.task.cancel()
             await asyncio.wait([flight.task])
+
+    def _interval_seconds(self) -> float:
+        """The least time between the beginnings of two readings."""
+        objects = 0 if self._latest is None else len(self._latest)
+        return min(self._rest_seconds, max(self._transition_seconds, objects / OBJECTS_PER_SECOND))
 
     async def _reading(self, will_do: Callable[[Moment], bool]) -> ReadingT_co:
         """Give the latest reading, or join one, whose beginning will do."""
@@ -160,7 +174,7 @@ class SharedList(Generic[ReadingT_co]):
     async def _fly(self, flight: _Flight[ReadingT_co]) -> ReadingT_co:
         try:
             if self._last_began is not None:
-                pause = self._last_began.seconds + self._transition_seconds - self._clock.monotonic()
+                pause = self._last_began.seconds + self._interval_seconds() - self._clock.monotonic()
                 if pause > 0:
                     await self._clock.sleep(pause)
             flight.began = self._last_began = Moment.now(self._clock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from capox.api.v1alpha1 import MACHINE_FINALIZER, ConditionType, Reason, SecretR
 from capox.kube.conditions import is_condition_true
 from capox.oxide import errors as oxide
 from capox.oxide.models import InstanceState
-from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS
+from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot, ObservedInstance
 from capox.provider import gate, machine_creation
 from capox.provider import machine_plan as plan
@@ -95,12 +95,21 @@ class MachinePass:
             return _sight(instances.by_id(recorded) if recorded else instances.by_name(identity.name))
 
         is_in_transition = not isinstance(scope.facts.step, plan.Steady | plan.Vanished | plan.Blocked)
-        interest = Interest(look, sight, is_in_transition, wake)
+        interest = Interest(look, sight, is_in_transition, wake, self._address_reader(self._project))
         scope.deps.racks.expect(self._project, controller, scope.key, interest)
 
     def forget(self, controller: str) -> None:
         """Expect nothing any more."""
         self._scope.deps.racks.forget(controller, self._scope.key)
+
+    def _address_reader(self, project: Project) -> Callable[[Moment], Awaitable[None]] | None:
+        """What reads the addresses that the machine will want when it has come up; None when it has them or goes."""
+        scope, oxide_cluster = self._scope, self._scope.owners.oxide_cluster
+        is_known = bool(scope.facts.addresses or scope.machine.status.addresses)
+        if oxide_cluster is None or scope.machine.metadata.is_being_deleted or is_known:
+            return None
+        rack = scope.rack(project)
+        return lambda began: rack.read_interfaces(oxide_cluster, began)
 
     # -- the way in ---------------------------------------------------------------------------------------------------
 

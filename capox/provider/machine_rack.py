@@ -13,8 +13,8 @@ from capox.api.v1alpha1 import DiskRecord, MachineAddress, OxideCluster, OxideMa
 from capox.ownership import is_made_for, parse_mark
 from capox.oxide import models
 from capox.oxide.errors import ObjectNotFound
-from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
-from capox.oxide.snapshots import InstanceSnapshot, ObservedInstance
+from capox.oxide.shared_list import TRANSITION_SECONDS, Moment, SharedList
+from capox.oxide.snapshots import InstanceSnapshot, NetworkInterfaceSnapshot, ObservedInstance
 from capox.provider import names
 from capox.provider.endpoint_address import is_endpoint_of
 from capox.provider.machine_instance import DEFAULT_NETWORK
@@ -34,12 +34,14 @@ class Acts:
         unanswered_at: On the clock, when an instance_create was given up whose outcome is not known.
         starts: How often the instance was started without staying up since.
         started_at: On the clock, when it was last started.
+        is_gone: Whether the recorded instance was proven to be gone; an id never comes back.
     """
 
     last: Moment | None = None
     unanswered_at: float | None = None
     starts: int = 0
     started_at: float | None = None
+    is_gone: bool = False
 
 
 class MachineRack:
@@ -114,16 +116,17 @@ class MachineRack:
     async def attached_disks(self, instance_id: UUID) -> tuple[DiskRecord, ...]:
         """The machine's own disks among those attached to its instance, but for those that are to be retained.
 
-        Its own are those that bear the deterministic names.
+        Its own are those that bear the deterministic names. All machines that go at the same time look at one list.
 
         Raises:
             OxideError: They could not be read.
         """
-        own = self._disk_names()
+        reading = await self._project.inventory.disks.fresh_since(self._project.inventory.now())
+        found = (reading.by_name(name) for name in sorted(self._disk_names()))
         return tuple(
             DiskRecord(id=str(disk.id), name=disk.name)
-            for disk in await self._project.client.instance_disk_list(instance_id).all()
-            if disk.name in own
+            for disk in found
+            if disk is not None and disk.instance_id == instance_id
         )
 
     async def addresses(self, instance: ObservedInstance, cluster: OxideCluster) -> tuple[MachineAddress, ...]:
@@ -132,12 +135,8 @@ class MachineRack:
         Raises:
             OxideError: They could not be read.
         """
-        vpc = cluster.spec.vpc or DEFAULT_NETWORK
-        primary = self._machine.spec.subnet or cluster.spec.subnet or DEFAULT_NETWORK
-        subnets = [primary, *(interface.subnet for interface in self._machine.spec.network_interfaces)]
         found = [MachineAddress(type="Hostname", address=instance.hostname)]
-        for subnet in subnets:
-            shared = self._project.inventory.network_interfaces(await self._project.subnet_id(vpc, subnet))
+        for shared in await self._interface_lists(cluster):
             reading = await shared.recent()
             if not reading.of_instance(instance.id):
                 reading = await shared.fresh_since(self._acts.last or self._project.inventory.now())
@@ -153,6 +152,24 @@ class MachineRack:
                 if isinstance(external, models.EphemeralIp)
             ]
         return tuple(found)
+
+    async def read_interfaces(self, cluster: OxideCluster, since: Moment) -> None:
+        """Have the lists that `addresses` looks at read after a moment.
+
+        Raises:
+            OxideError: They could not be read.
+        """
+        for shared in await self._interface_lists(cluster):
+            await shared.recent(after=since)
+
+    async def _interface_lists(self, cluster: OxideCluster) -> list[SharedList[NetworkInterfaceSnapshot]]:
+        """The interfaces of each of the machine's subnets, that of the primary NIC first."""
+        vpc = cluster.spec.vpc or DEFAULT_NETWORK
+        primary = self._machine.spec.subnet or cluster.spec.subnet or DEFAULT_NETWORK
+        subnets = [primary, *(interface.subnet for interface in self._machine.spec.network_interfaces)]
+        return [
+            self._project.inventory.network_interfaces(await self._project.subnet_id(vpc, subnet)) for subnet in subnets
+        ]
 
     def acted(self) -> None:
         """Remember that something was done just now."""
@@ -178,11 +195,12 @@ class MachineRack:
         assert self._identity.instance_id is not None
         if reading.by_id(self._identity.instance_id) is not None:
             return False
-        try:
-            await self._project.client.instance_view(self._identity.instance_id)
-        except ObjectNotFound:
-            return True
-        return False
+        if not self._acts.is_gone:
+            try:
+                await self._project.client.instance_view(self._identity.instance_id)
+            except ObjectNotFound:
+                self._acts.is_gone = True
+        return self._acts.is_gone
 
     async def _recorded_disks(self) -> tuple[models.Disk, ...]:
         """Those of the machine's disks that still exist."""
@@ -209,7 +227,7 @@ class MachineRack:
         """Disks that nobody recorded, found by their names and taken for ours only by their marks."""
         own = self._disk_names()
         shared = self._project.inventory.disks
-        reading = await shared.fresh_since(self._acts.last) if self._acts.last else await shared.recent(0)
+        reading = await shared.fresh_since(self._acts.last or self._project.inventory.now())
         found = []
         for name in own:
             disk = reading.by_name(name)

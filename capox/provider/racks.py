@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
@@ -21,7 +21,7 @@ from capox.oxide.client import OxideClient
 from capox.oxide.clock import Clock
 from capox.oxide.errors import OxideError
 from capox.oxide.inventory import ProjectInventory
-from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS
+from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
@@ -48,12 +48,15 @@ class Interest:
         sight: What it saw last.
         is_in_transition: Whether a change is expected soon, so that the lists are read fast.
         wake: Called once when the sight has changed; the interest is over then.
+        prepare: Reads, before that, what the object will look at beside the lists; it is given the moment that the
+            instances were read at. All who are woken by one reading share what it reads, and no worker has to wait.
     """
 
     look: Callable[[InstanceSnapshot, FloatingIpSnapshot], Sight]
     sight: Sight
     is_in_transition: bool
     wake: Callable[[], None]
+    prepare: Callable[[Moment], Awaitable[None]] | None = None
 
 
 class Watch:
@@ -100,8 +103,14 @@ class Watch:
             except OxideError as error:
                 structlog.get_logger().warning("Reading the project failed", error=str(error))
                 continue
-            for key, interest in list(self._interests.items()):
-                if interest.look(instances, floating_ips) != interest.sight and self._interests.get(key) is interest:
+            changed = [
+                (key, interest)
+                for key, interest in self._interests.items()
+                if interest.look(instances, floating_ips) != interest.sight
+            ]
+            await asyncio.gather(*(_prepare(interest, instances.began) for _, interest in changed))
+            for key, interest in changed:
+                if self._interests.get(key) is interest:
                     del self._interests[key]
                     interest.wake()
 
@@ -142,6 +151,7 @@ class Project:
         self.seats = Seats(clock)
         self._clock = clock
         self._subnets: dict[tuple[str, str], tuple[UUID, float]] = {}
+        self._subnet_turn = asyncio.Lock()
 
     async def subnet_id(self, vpc: str, subnet: str) -> UUID:
         """The id of a subnet by name.
@@ -149,13 +159,15 @@ class Project:
         Raises:
             OxideError: It could not be read.
         """
-        known = self._subnets.get((vpc, subnet))
-        now = self._clock.monotonic()
-        if known is not None and now - known[1] < _SUBNET_KEPT_SECONDS:
-            return known[0]
-        found = await self.client.vpc_subnet_view(subnet, vpc=vpc, project=self.name)
-        self._subnets[vpc, subnet] = (found.id, now)
-        return found.id
+        # One at a time: whoever asks while it is being looked up finds it known then.
+        async with self._subnet_turn:
+            known = self._subnets.get((vpc, subnet))
+            now = self._clock.monotonic()
+            if known is not None and now - known[1] < _SUBNET_KEPT_SECONDS:
+                return known[0]
+            found = await self.client.vpc_subnet_view(subnet, vpc=vpc, project=self.name)
+            self._subnets[vpc, subnet] = (found.id, now)
+            return found.id
 
     async def aclose(self) -> None:
         """Stop observing."""
@@ -249,6 +261,13 @@ async def _close(project: Project, client: OxideClient | None) -> None:
     await project.aclose()
     if client is not None:
         await client.aclose()
+
+
+async def _prepare(interest: Interest, began: Moment) -> None:
+    """Read what an object will look at. One that cannot be read is told when the object itself asks for it."""
+    if interest.prepare is not None:
+        with contextlib.suppress(OxideError):
+            await interest.prepare(began)
 
 
 def _connect(credentials: Credentials, buckets: TokenBuckets, clock: Clock) -> OxideClient:

@@ -29,7 +29,7 @@ CREATE = (
 DELETE = (
     "instance_list",
     "floating_ip_list",
-    "instance_disk_list",
+    "disk_list",
     "instance_stop",
     "instance_delete",
     "instance_view",

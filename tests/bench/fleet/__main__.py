@@ -8,6 +8,7 @@ import datetime
 import json
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -99,6 +100,7 @@ class _Bench:
                 directory,
                 rack,
                 profile,
+                is_leader_elected=self._arguments.lease,
                 machines=size,
                 rest_seconds=self._arguments.rest_seconds,
                 say=lambda line: self.say(f"  {line}"),
@@ -141,6 +143,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--profiles", type=_profiles, default=PROFILES, help=f"the rack's timings (default: {','.join(PROFILES)})")
     add("--rest-seconds", type=float, default=120.0, help="how long a fleet is at rest (default: 120)")
     add("--no-in-memory", dest="in_memory", action="store_false", help="leave Cluster API's in-memory provider out")
+    without = "run the provider without a Lease, on a machine too busy to have it renewed within 10 s"
+    add("--no-lease", dest="lease", action="store_false", help=without)
     add("--report", type=Path, help="write the reference page to this file")
     add("--directory", type=Path, help="keep logs in this new directory (default: one that is removed after success)")
     return parser
@@ -164,6 +168,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(width=None if sys.stdout.isatty() else 160)
     directory = parsed.directory or Path(tempfile.mkdtemp(prefix="capox-bench-"))
     directory.mkdir(parents=True, exist_ok=True)
+    # Nothing of it is left running when it is asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         results = _Bench(parsed, directory, console).measure()
     except ControlPlaneError as error:

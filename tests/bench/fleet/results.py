@@ -31,12 +31,12 @@ class RackCalls:
 
     @property
     def lists(self) -> int:
-        """Calls of lists, every page counted."""
+        """Calls of lists that all machines share, every page counted."""
         return sum(count for operation, count in self.by_operation.items() if _kind(operation) == "list")
 
     @property
     def views(self) -> int:
-        """Reads of one object by its id or name."""
+        """Reads of one object by its id or name, or of what belongs to it, such as the disks of an instance."""
         return sum(count for operation, count in self.by_operation.items() if _kind(operation) == "view")
 
     @property
@@ -55,6 +55,9 @@ class RackCalls:
 
 
 def _kind(operation: str) -> Literal["list", "view", "write"]:
+    if operation.startswith("instance_") and operation.endswith("_list"):
+        # That of an instance's disks, or addresses, is about this one instance.
+        return "list" if operation == "instance_list" else "view"
     if operation.endswith("_list") or "_list_" in operation:
         return "list"
     return "view" if operation.endswith("_view") else "write"

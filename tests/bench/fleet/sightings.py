@@ -90,16 +90,26 @@ class Sightings:
             return len(self._firsts[state])
 
     def _run(self) -> None:
-        query = f"?watch=1&resourceVersion={self._version}&timeoutSeconds={_WATCH_SECONDS}"
         try:
-            self._connection.request("GET", self._path + query)
-            response = self._connection.getresponse()
-            while line := response.readline():
-                self._see(json.loads(line))
+            while not self._is_over:
+                # An apiserver ends a watch when it likes, above all when a kind's definition is written.
+                self._watch_once()
         except (OSError, ValueError, http.client.HTTPException) as error:
             self._end(error)
-        else:
-            self._end(EOFError("the apiserver ended it"))
+
+    def _watch_once(self) -> None:
+        query = f"?watch=1&resourceVersion={self._version}&timeoutSeconds={_WATCH_SECONDS}"
+        self._connection.request("GET", self._path + query)
+        response = self._connection.getresponse()
+        if response.status == http.client.TOO_MANY_REQUESTS:
+            response.read()
+            time.sleep(1)
+            return
+        while line := response.readline():
+            event = json.loads(line)
+            self._see(event)
+            self._version = event["object"]["metadata"]["resourceVersion"]
+        self._connection.close()
 
     def _end(self, error: Exception) -> None:
         with self._changed:

@@ -18,6 +18,10 @@ class Reading:
 
     began: Moment
     world: int
+    objects: int = 1
+
+    def __len__(self) -> int:
+        return self.objects
 
 
 @dataclass
@@ -26,12 +30,14 @@ class World:
 
     Attributes:
         value: What it is now.
+        objects: How many objects are in it.
         takes_seconds: How long a reading takes.
         fails: Errors of the next readings.
         begun: When each reading began.
     """
 
     value: int = 0
+    objects: int = 1
     takes_seconds: float = 0.5
     fails: list[errors.OxideError] = field(default_factory=list)
     begun: list[float] = field(default_factory=list)
@@ -43,7 +49,7 @@ class World:
         await asyncio.sleep(self.takes_seconds)
         if self.fails:
             raise self.fails.pop(0)
-        return Reading(began, seen)
+        return Reading(began, seen, self.objects)
 
 
 def _shared(world: World) -> SharedList[Reading]:
@@ -141,6 +147,33 @@ async def test_in_transition_there_is_one_reading_each_interval() -> None:
 
     assert world.begun == pytest.approx([1.5 * number for number in range(len(world.begun))])
     assert len(world.begun) == 41
+
+
+@simulated
+@pytest.mark.parametrize(("objects", "interval_seconds"), [(300, 1.5), (1000, 5.0), (5000, 25.0), (100_000, 30.0)])
+async def test_a_list_of_many_is_read_less_often(objects: int, interval_seconds: float) -> None:
+    """So the reads while a fleet is made do not grow with it; never less often than at rest, though."""
+    world = World(objects=objects)
+    shared = _shared(world)
+
+    for _ in range(3):
+        await shared.fresh_since(_now())
+
+    assert world.begun == pytest.approx([0.0, interval_seconds, 2 * interval_seconds])
+
+
+@simulated
+async def test_no_reading_is_too_old_before_the_next_may_begin() -> None:
+    """Whoever asks for a younger one than there can be need not wait for it, unless an act of his own is to be seen."""
+    world = World(objects=1000)
+    shared = _shared(world)
+    await shared.fresh_since(_now())
+    await asyncio.sleep(3)
+    act, world.value = _now(), 1
+
+    assert (await shared.recent(1.5)).world == 0
+    assert (await shared.recent(1.5, after=act)).world == 1
+    assert world.begun == [0.0, 5.0]
 
 
 @simulated

@@ -9,6 +9,8 @@ from pydantic import SecretStr
 from capox.kube.workqueue import Request
 from capox.oxide.client import OxideClient
 from capox.oxide.clock import Clock, LoopClock
+from capox.oxide.errors import OxideError, ServiceUnavailable
+from capox.oxide.shared_list import Moment
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
 from capox.provider.racks import UNUSED_SECONDS, Interest, Project, Racks
@@ -109,4 +111,32 @@ async def test_what_was_used_lately_stays_open() -> None:
     await asyncio.sleep(0.1)
 
     assert not world.clients["old"][0].is_closed
+    await world.racks.aclose()
+
+
+@simulated
+async def test_what_a_woken_object_will_look_at_is_read_before() -> None:
+    """It is read after the instances, and an object whose reading fails is woken all the same."""
+    world = TwoTokens()
+    happened: list[str] = []
+
+    def interest(name: str, error: OxideError | None) -> Interest:
+        """Of somebody for whom something has changed already."""
+
+        async def prepare(began: Moment) -> None:
+            """Take a while, or fail."""
+            assert began < Moment.now(LoopClock())
+            await asyncio.sleep(1)
+            happened.append(f"{name} is prepared")
+            if error is not None:
+                raise error
+
+        return Interest(lambda *_: (), ("other",), True, lambda: happened.append(f"{name} is woken"), prepare)
+
+    busy = ServiceUnavailable("no", operation="vpc_subnet_list_network_interfaces", status=503)
+    for name, error in (("web-0", None), ("web-1", busy)):
+        world.racks.expect(world.project("old"), "oxidemachine", Request("default", name), interest(name, error))
+    await asyncio.sleep(10)
+
+    assert happened == ["web-0 is prepared", "web-1 is prepared", "web-0 is woken", "web-1 is woken"]
     await world.racks.aclose()
