@@ -24,7 +24,7 @@ from capox.ccm.wanted import AddressWish, Refusal, Surroundings, Wanted
 from capox.oxide.clock import Clock
 from capox.oxide.errors import ObjectNotFound
 from capox.oxide.models import FloatingIp, IpVersion
-from capox.oxide.shared_list import Moment
+from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot, ObservedFloatingIp
 
 __all__ = ["FloatingIpRack", "Memory", "Primary", "View"]
@@ -148,6 +148,9 @@ class FloatingIpRack:
         """
         pools = {wish.pool: await self._pool(wish.pool) for wish in wanted.wishes if wish.pool}
         instances = await self.project.inventory.instances.recent(age_seconds)
+        if any(each.may_take and instances.by_id(each.instance_id) is None for each in surroundings.targets):
+            # A Node that has just joined, most likely: the list is older than its instance.
+            instances = await self.project.inventory.instances.recent(TRANSITION_SECONDS)
         listed = await self.project.inventory.floating_ips.recent(age_seconds, after=memory.last_act)
         while True:
             # From here to the answer nothing waits, so nobody else decides in between.

@@ -136,10 +136,12 @@ class ServiceProcess:
     Args:
         world: Where it runs.
         seed: Of its own randomness.
+        unlisted: A kind whose first list never comes; empty for none.
     """
 
-    def __init__(self, world: ServiceWorld, seed: str) -> None:
+    def __init__(self, world: ServiceWorld, seed: str, unlisted: str = "") -> None:
         self._world = world
+        self._unlisted = unlisted
         dice = random.Random(f"process {seed}")
         self._dice = dice
         self.is_leading = True
@@ -183,8 +185,8 @@ class ServiceProcess:
         self._unsubscribe = world.store.subscribe(self._on_change)
 
     async def _begin(self) -> None:
-        for cache in self.caches.values():
-            while not cache.is_synced:
+        for kind, cache in self.caches.items():
+            while not cache.is_synced and kind != self._unlisted:
                 with contextlib.suppress(KubeError):
                     await cache.relist(self.kube)
         for each in self.caches[str(SERVICES)]:
@@ -265,11 +267,11 @@ class ServiceWorld:
 
     # -- the process --------------------------------------------------------------------------------------------------
 
-    def start(self) -> ServiceProcess:
+    def start(self, *, unlisted: str = "") -> ServiceProcess:
         """Start the controller."""
         assert self.process is None, "it runs"
         self._starts += 1
-        self.process = ServiceProcess(self, f"{self.seed} {self._starts}")
+        self.process = ServiceProcess(self, f"{self.seed} {self._starts}", unlisted)
         return self.process
 
     async def kill(self) -> None:
@@ -448,8 +450,9 @@ class ServiceWorld:
         return found
 
     def holder(self, name: str) -> str | None:
-        """The instance that has a Service's one floating IP; None when none has."""
-        return self.holder_of(self.floating_ip(name))
+        """The instance that has a Service's one floating IP; None when none has, or there is no such address (yet)."""
+        found = self.floating_ips_of(name)
+        return self.holder_of(found[0]) if len(found) == 1 else None
 
     def holder_of(self, floating_ip: records.FloatingIp) -> str | None:
         """The name of the instance that has a floating IP."""
