@@ -8,6 +8,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import httpx
+
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.proxy_mode import CONFIG_MAPS
 from capox.kube.errors import KubeError
@@ -62,6 +64,12 @@ class ServiceWorld:
         self._is_dead = False
         self.deaths = 0
         self.process: ServiceProcess | None = None
+        self.on_tick: Callable[[], None] = lambda: None
+
+    @property
+    def seconds(self) -> float:
+        """The virtual time."""
+        return simulation_loop().time()
 
     # -- the process --------------------------------------------------------------------------------------------------
 
@@ -221,6 +229,17 @@ class ServiceWorld:
         assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
+    async def ask_surely(self, method: str, path: str) -> None:
+        """Send a request as the admin, again and again until it is done, whatever the weather."""
+        headers = {"authorization": "Bearer oxide-token-admin"}
+        for _ in range(100):
+            with contextlib.suppress(httpx.TransportError):
+                answer = await self.rack.http.request(method, path, headers=headers)
+                if answer.is_success:
+                    return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{method} {path} is never done")
+
     def instance(self, name: str) -> records.Instance:
         """An instance by name."""
         found = self.rack.state.instances.by_name(self.rack.project.id, name)
@@ -290,6 +309,7 @@ class ServiceWorld:
             await self.crash()
         if self.process is not None:
             self.process.check()
+        self.on_tick()
 
     async def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Let time pass until something holds.
