@@ -14,9 +14,12 @@ from typing import Final
 import structlog
 
 from capox.ccm import floating_ip_plan as plan
+from capox.ccm.firewall_plan import Guest
+from capox.ccm.floating_ip_match_plan import family_of
 from capox.ccm.floating_ip_outcome import outcome_of
 from capox.ccm.floating_ip_rack import FloatingIpRack, Memory, View
 from capox.ccm.load_balancer import Publish
+from capox.ccm.placement import Port
 from capox.ccm.service_mark import names_for
 from capox.ccm.wanted import Notice, Outcome, Refusal, Surroundings, Wanted
 from capox.oxide import errors as oxide
@@ -122,7 +125,7 @@ class FloatingIpPass:
             if isinstance(step, plan.Stuck):
                 return self._on_stuck(view, step)
             if isinstance(step, plan.Steady):
-                return self._on_steady(view)
+                return await self._on_steady(view)
             ended = await self._try(view, step)
             if ended is not None:
                 return ended
@@ -148,12 +151,35 @@ class FloatingIpPass:
 
     # -- how a pass ends ----------------------------------------------------------------------------------------------
 
-    def _on_steady(self, view: View) -> Outcome:
+    async def _on_steady(self, view: View) -> Outcome:
         self._memory.failures, self._memory.unserved_since = 0, None
         outcome = outcome_of(view, view.picture.wanted)
+        warnings = await self._look_at_firewall(view) if outcome.is_complete else ()
         return dataclasses.replace(
-            outcome, notices=(*self._notices, *outcome.notices), has_freed=self._has_freed or outcome.has_freed
+            outcome,
+            notices=(*self._notices, *outcome.notices, *warnings),
+            has_freed=self._has_freed or outcome.has_freed,
         )
+
+    async def _look_at_firewall(self, view: View) -> tuple[Notice, ...]:
+        """Tell of ports that the firewall lets nobody in at (4.3); one that cannot be read is no reason to fail."""
+        closed: set[Port] = set()
+        for floating_ip in view.picture.serving:
+            holder = floating_ip.instance_id
+            instance = view.instances.by_id(holder) if holder is not None else None
+            primary = view.primaries.get(holder) if holder is not None else None
+            if instance is None or primary is None or primary.vpc_id is None:
+                continue
+            guest = Guest(instance.name, primary.addresses.get(family_of(floating_ip), ""), primary.vpc_id)
+            try:
+                closed.update(await self._rack.closed_ports(guest, self._wanted.ports))
+            except oxide.OxideError as error:
+                self._log.info("The firewall cannot be looked at", error=str(error))
+        if not closed:
+            return ()
+        ports = ", ".join(str(port) for port in sorted(closed))
+        message = f"no rule of the VPC's firewall lets {ports} in to the nodes; add an inbound allow rule for it"
+        return (Notice("FirewallRuleMissing", message),)
 
     def _on_stuck(self, view: View, step: plan.Stuck) -> Outcome:
         if step.is_passing:

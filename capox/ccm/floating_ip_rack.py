@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
 
+from capox.ccm.firewall_plan import Guest, closed_ports
 from capox.ccm.floating_ip_match_plan import Match, Pool, Sight, family_of, match
 from capox.ccm.floating_ip_plan import Picture
-from capox.ccm.placement import Candidate, Decision, Family, Seat, assign
+from capox.ccm.placement import Candidate, Decision, Family, Port, Seat, assign
 from capox.ccm.rack import Project
 from capox.ccm.seat_plan import Journeys, candidates_of, seats_of
 from capox.ccm.service_mark import GoNames
@@ -24,7 +25,8 @@ from capox.ccm.wanted import AddressWish, Refusal, Surroundings, Wanted
 from capox.oxide.clock import Clock
 from capox.oxide.errors import ObjectNotFound
 from capox.oxide.models import FloatingIp, IpVersion
-from capox.oxide.shared_list import Moment
+from capox.oxide.models.firewall import VpcFirewallRule
+from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot, ObservedFloatingIp
 
 __all__ = ["FloatingIpRack", "Memory", "Primary", "View"]
@@ -34,6 +36,9 @@ POOL_KEPT_SECONDS: Final = 600.0
 
 PRIMARY_KEPT_SECONDS: Final = 300.0
 """How long a primary interface is believed while its instance does not change its state; it cannot change then."""
+
+FIREWALL_KEPT_SECONDS: Final = 240.0
+"""How long a firewall is believed; it is looked at only to warn."""
 
 GOING_SECONDS: Final = 120.0
 """How long a place is kept for an address that is on its way and whose Service is not heard of."""
@@ -122,6 +127,7 @@ class FloatingIpRack:
         self._pools: dict[str, tuple[Pool | Refusal, float]] = {}
         self._primaries: dict[UUID, tuple[Primary, datetime.datetime, float]] = {}
         self._names: frozenset[str] = frozenset()
+        self._firewalls: dict[UUID, tuple[tuple[VpcFirewallRule, ...], float]] = {}
 
     async def look(
         self,
@@ -148,6 +154,9 @@ class FloatingIpRack:
         """
         pools = {wish.pool: await self._pool(wish.pool) for wish in wanted.wishes if wish.pool}
         instances = await self.project.inventory.instances.recent(age_seconds)
+        if any(each.may_take and instances.by_id(each.instance_id) is None for each in surroundings.targets):
+            # A Node that has just joined, most likely: the list is older than its instance.
+            instances = await self.project.inventory.instances.recent(TRANSITION_SECONDS)
         listed = await self.project.inventory.floating_ips.recent(age_seconds, after=memory.last_act)
         while True:
             # From here to the answer nothing waits, so nobody else decides in between.
@@ -195,6 +204,18 @@ class FloatingIpRack:
     def deleted(self, floating_ip_id: UUID) -> None:
         """Take note of one that was just deleted."""
         self._overlays[floating_ip_id] = (self.now(), None)
+
+    async def closed_ports(self, guest: Guest, ports: frozenset[Port]) -> tuple[Port, ...]:
+        """The ports that the firewall lets nobody in at, as it was within the last minutes.
+
+        Raises:
+            OxideError: It could not be read.
+        """
+        known, now_seconds = self._firewalls.get(guest.vpc_id), self._clock.monotonic()
+        if known is None or known[1] <= now_seconds:
+            found = await self.project.client.vpc_firewall_rules_view(vpc=guest.vpc_id)
+            known = self._firewalls[guest.vpc_id] = (found.rules, now_seconds + FIREWALL_KEPT_SECONDS)
+        return closed_ports(known[0], guest, ports)
 
     def has_name(self, name: str) -> bool:
         """Whether a floating IP of this name was there at the last look."""

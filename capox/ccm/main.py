@@ -9,50 +9,50 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import structlog
 
 from capox import logs
-from capox.ccm import node, node_lifecycle, permissions
-from capox.ccm.cache import Cache
+from capox.ccm import node, node_lifecycle, permissions, service
+from capox.ccm.controllers import Caches, Controllers
 from capox.ccm.credentials import CredentialsError, CredentialsSource
 from capox.ccm.deps import Deps
-from capox.ccm.kinds import NODES, PODS, SERVICES
-from capox.ccm.leading import LeadingKube, NotLeadingError
+from capox.ccm.kinds import NAMESPACES
+from capox.ccm.leading import LeadingKube
 from capox.ccm.rack import Rack
 from capox.ccm.settings import CCMSettings, ccm_settings
 from capox.kube import metrics, serving
 from capox.kube.access_review import Reviewer, missing_permissions
 from capox.kube.certificates import self_signed, tls_from_files
 from capox.kube.client import KubeClient
-from capox.kube.core_objects import Pod
 from capox.kube.errors import KubeError
 from capox.kube.events import EventRecorder
 from capox.kube.kopf_source import KopfSource
 from capox.kube.lease import LeaderElection, LeaseLostError, LeaseTimes
 from capox.kube.manager import Manager, WatchesLostError, stop_on_signals
-from capox.kube.watch import Dispatcher, Watch, WatchEvent
-from capox.kube.workqueue import Request, Workqueue
+from capox.kube.watch import Dispatcher
+from capox.kube.workqueue import Request
 from capox.oxide.clock import LoopClock
 from capox.oxide.errors import OxideError
 from capox.oxide.token_bucket import TokenBucket
 
 __all__ = ["main", "run"]
 
+T = TypeVar("T")
+
 EVENTS_DRAIN_SECONDS: Final = 3.0
 """How long the last Events may take to be sent."""
 
-SYNC_RETRY_SECONDS: Final = 2.0
-"""The pause between two attempts to read the first lists; it doubles, up to thirty times this."""
+INSIST_SECONDS: Final = 2.0
+"""The longest pause after a first attempt to read what is needed to begin; it doubles, up to thirty times this."""
 
 LIFECYCLE_SILENCE_SECONDS: Final = 900.0
 """How long one look at the Nodes may take. Every call that it makes has a deadline."""
-
-_WEATHER: Final = (KubeError, OxideError, CredentialsError, NotLeadingError)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,7 +86,7 @@ async def run(settings: CCMSettings) -> None:
 
 
 class _Replica:
-    """One process of the cloud controller manager.
+    """One process of the cloud controller manager: what it tells of itself, and its part in the election.
 
     Args:
         settings: How it runs.
@@ -100,9 +100,6 @@ class _Replica:
         self._randomness = randomness
         self._registry = metrics.Registry()
         self._log = structlog.get_logger()
-        self._queues: dict[str, Workqueue] = {}
-        self._lifecycle: node_lifecycle.NodeLifecycle | None = None
-        self._is_working = False
         self._election = LeaderElection(
             kube,
             [Request(settings.lease_namespace, settings.lease_name)],
@@ -113,14 +110,6 @@ class _Replica:
             metrics=metrics.LeaseMetrics(self._registry),
             times=LeaseTimes(settings.lease_seconds, settings.renew_deadline_seconds, settings.retry_seconds),
         )
-        self._nodes = Cache(NODES)
-        self._services = Cache(SERVICES)
-        self._pods = Cache(PODS, _takes_ports)
-        self._caches: tuple[Cache[Any], ...] = (self._nodes,)
-
-    async def begin(self, stack: contextlib.AsyncExitStack) -> None:
-        """Make everything, and tell of itself over HTTP, until the stack is left."""
-        settings = self._settings
         source = CredentialsSource(settings.rack_variables, settings.credentials_directory)
         self._rack = Rack(
             source.read,
@@ -129,9 +118,17 @@ class _Replica:
             bucket=TokenBucket(rate_per_second=settings.rack_requests_per_second, burst=settings.rack_burst),
             counter=metrics.CallMetrics(self._registry),
         )
+        self._caches = Caches(settings.controllers)
+        self._controllers = Controllers(settings, self._caches, randomness, self._registry)
+        self._event_metrics = metrics.EventMetrics(self._registry)
+        self._watch_metrics = metrics.WatchMetrics(self._registry)
+        # From when the Lease is ours and the first lists are read.
+        self._manager: Manager | None = None
+
+    async def begin(self, stack: contextlib.AsyncExitStack) -> None:
+        """Tell of itself over HTTP until the stack is left, and say what it lacks."""
         stack.push_async_callback(self._rack.aclose)
-        await self._add_controllers(stack)
-        self._manager = self._make_manager()
+        self._stack = stack
         await self._serve(stack)
         await stack.enter_async_context(_background(self._tell_missing_permissions()))
 
@@ -141,14 +138,12 @@ class _Replica:
         async def work() -> None:
             await self._work(stop)
 
-        if not self._settings.is_leader_elected:
-            await work()
-            return
-        leading = asyncio.create_task(self._election.run(work), name="leading")
+        election = self._election.run(work) if self._settings.is_leader_elected else work()
+        leading = asyncio.create_task(election, name="leading")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         try:
             await asyncio.wait((leading, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if not self._is_working:
+            if self._manager is None:
                 # A standby has nothing to finish.
                 leading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -160,119 +155,86 @@ class _Replica:
     async def _work(self, stop: asyncio.Event) -> None:
         """Read the first lists, then watch; nothing is decided before (R9)."""
         await self._look_at_rack()
-        for cache in self._caches:
-            await self._sync(cache)
-        self._is_working = True
+        for cache in self._caches.used:
+            await self._insist(functools.partial(cache.relist, self._kube), f"the first list of {cache.kind}")
+        await self._add_controllers()
+        manager = self._manager = self._make_manager()
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(_background(self._relist_for_ever()))
-            if self._lifecycle is not None:
-                await stack.enter_async_context(_background(self._lifecycle.run()))
-            await self._manager.run(stop)
+            if self._controllers.lifecycle is not None:
+                await stack.enter_async_context(_background(self._controllers.lifecycle.run()))
+            await manager.run(stop)
 
     # -- what it is made of -------------------------------------------------------------------------------------------
 
-    async def _add_controllers(self, stack: contextlib.AsyncExitStack) -> None:
+    async def _add_controllers(self) -> None:
         """Make the controllers that were chosen, each with its own voice in Events."""
-        settings, node_metrics = self._settings, metrics.NodeMetrics(self._registry)
-        event_metrics, queue_metrics = metrics.EventMetrics(self._registry), metrics.QueueMetrics(self._registry)
+        chosen = self._settings.controllers
+        if node.CONTROLLER in chosen:
+            self._controllers.add_nodes(await self._deps(node.COMPONENT))
+        if node_lifecycle.CONTROLLER in chosen:
+            self._controllers.add_lifecycle(await self._deps(node_lifecycle.COMPONENT))
+        if service.CONTROLLER in chosen:
+            cluster_id = self._settings.cluster_id or await self._insist(self._cluster_uid, "the cluster's UID")
+            self._controllers.add_services(await self._deps(service.COMPONENT), cluster_id)
 
-        async def deps_of(component: str) -> Deps:
-            recorder = EventRecorder(
-                self._kube,
-                component=component,
-                instance=settings.identity,
-                now=_now,
-                randomness=self._randomness,
-                metrics=event_metrics,
-            )
-            await stack.enter_async_context(_background(recorder.run()))
-            stack.push_async_callback(recorder.drain, EVENTS_DRAIN_SECONDS)
-            return Deps(
-                kube=LeadingKube(self._kube, self._is_leading),
-                rack=self._rack,
-                nodes=self._nodes,
-                services=self._services,
-                pods=self._pods,
-                clock=LoopClock(),
-                now=_now,
-                randomness=self._randomness,
-                recorder=recorder,
-                is_leading=self._is_leading,
-            )
-
-        def add_queue(name: str, reconcile: Callable[[Request], Coroutine[Any, Any, Any]], concurrency: int) -> None:
-            self._queues[name] = Workqueue(
-                name,
-                reconcile,
-                concurrency=concurrency,
-                randomness=self._randomness,
-                metrics=queue_metrics,
-                weather=_WEATHER,
-            )
-
-        if node.CONTROLLER in settings.controllers:
-            options = node.NodeOptions(
-                region=settings.region,
-                zone=settings.zone,
-                families=("v6", "v4") if settings.is_ipv6_first else ("v4", "v6"),
-                period_seconds=settings.node_status_seconds,
-            )
-            reconciler = node.NodeReconciler(await deps_of(node.COMPONENT), options, node_metrics)
-            add_queue(node.CONTROLLER, reconciler.reconcile, settings.node_concurrency)
-        if node_lifecycle.CONTROLLER in settings.controllers:
-            self._lifecycle = node_lifecycle.NodeLifecycle(
-                await deps_of(node_lifecycle.COMPONENT),
-                period_seconds=settings.node_monitor_seconds,
-                counter=node_metrics,
-            )
+    async def _deps(self, component: str) -> Deps:
+        recorder = EventRecorder(
+            self._kube,
+            component=component,
+            instance=self._settings.identity,
+            now=_now,
+            randomness=self._randomness,
+            metrics=self._event_metrics,
+        )
+        await self._stack.enter_async_context(_background(recorder.run()))
+        self._stack.push_async_callback(recorder.drain, EVENTS_DRAIN_SECONDS)
+        return Deps(
+            kube=LeadingKube(self._kube, self._is_leading),
+            rack=self._rack,
+            nodes=self._caches.nodes,
+            services=self._caches.services,
+            pods=self._caches.pods,
+            clock=LoopClock(),
+            now=_now,
+            randomness=self._randomness,
+            recorder=recorder,
+            is_leading=self._is_leading,
+        )
 
     def _make_manager(self) -> Manager:
-        watch_metrics = metrics.WatchMetrics(self._registry)
-        watches = [Watch(NODES, self._on_node, node.CONTROLLER if node.CONTROLLER in self._queues else None)]
+        watches, queues = self._controllers.watches(), self._controllers.queues
         return Manager(
             source=KopfSource(self._kube, [watch.kind for watch in watches], None),
             lister=self._kube,
-            dispatcher=Dispatcher(watches, self._queues, watch_metrics),
-            queues=self._queues,
+            dispatcher=Dispatcher(watches, queues, self._watch_metrics),
+            queues=queues,
             namespace=None,
             sync_period_seconds=self._settings.node_status_seconds,
             randomness=self._randomness,
-            metrics=watch_metrics,
+            metrics=self._watch_metrics,
         )
-
-    def _on_node(self, event: WatchEvent) -> list[tuple[str, Request]]:
-        """Take note of a Node, and have it looked at."""
-        self._nodes.see(event)
-        request = Request("", event.document["metadata"]["name"])
-        return [(node.CONTROLLER, request)] if node.CONTROLLER in self._queues else []
 
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Answer /healthz, /readyz and /metrics. Health is ours alone, and never the rack's (5.1)."""
         loop = serving.LoopWatch(metrics.LoopMetrics(self._registry))
         await stack.enter_async_context(_background(loop.run()))
-        address = self._settings.serving_address
+        settings, address = self._settings, self._settings.serving_address
         if address is None:
             return
-        health: dict[str, serving.Check] = {
-            "loop": loop.check,
-            "watches": self._when_working(serving.manager_health(self._manager)),
-            "lease": self._when_working(self._lease_check),
-            "nodes": self._when_working(self._lifecycle_check),
-            **{name: self._when_working(serving.queue_health(queue)) for name, queue in self._queues.items()},
-        }
+        health: dict[str, serving.Check] = {"loop": loop.check, "work": self._work_check}
         readiness: dict[str, serving.Check] = {
-            "watches-complete": self._when_working(serving.manager_readiness(self._manager)),
+            "watches-complete": self._watches_check,
             "rack": lambda: self._rack.trouble,
         }
         routes = (
             *serving.health_routes(health, readiness),
             serving.metrics_route(self._registry, Reviewer(self._kube).refusal),
         )
-        settings = self._settings
         tls = (
-            tls_from_files(settings.tls_certificate, settings.tls_key)
-            if settings.tls_certificate is not None
-            else self_signed(settings.identity)
+            self_signed(settings.identity)
+            if settings.tls_certificate is None
+            else tls_from_files(settings.tls_certificate, settings.tls_key)
         )
         await stack.enter_async_context(serving.serve(serving.Address(address.host, address.port), routes, tls))
 
@@ -285,31 +247,35 @@ class _Replica:
         except (OxideError, CredentialsError) as error:
             self._log.error("The rack cannot be worked with yet", error=str(error), errorType=type(error).__name__)
 
-    async def _sync(self, cache: Cache[Any]) -> None:
-        """Read the first list of a kind, however long it takes."""
-        pause_seconds = SYNC_RETRY_SECONDS
+    async def _insist(self, read: Callable[[], Awaitable[T]], what: str) -> T:
+        """Read something without which nothing can begin, however long it takes."""
+        pause_seconds = INSIST_SECONDS
         while True:
             try:
-                await cache.relist(self._kube)
+                return await read()
             except KubeError as error:
-                self._log.warning("Reading the first list failed", kind=str(cache.kind), error=str(error))
-            else:
-                return
+                self._log.warning("Reading failed", what=what, error=str(error))
             await asyncio.sleep(pause_seconds * (0.5 + self._randomness.random() / 2))
-            pause_seconds = min(30 * SYNC_RETRY_SECONDS, 2 * pause_seconds)
+            pause_seconds = min(30 * INSIST_SECONDS, 2 * pause_seconds)
+
+    async def _cluster_uid(self) -> str:
+        """What stands for a cluster that nobody has given an id (V9)."""
+        return (await self._kube.get(NAMESPACES, "", "kube-system")).metadata.uid
 
     async def _relist_for_ever(self) -> None:
         """Make up for what the watches lose."""
         while True:
             await asyncio.sleep(self._settings.node_status_seconds * (0.8 + 0.4 * self._randomness.random()))
-            for cache in self._caches:
-                await self._sync(cache)
+            for cache in self._caches.used:
+                try:
+                    await cache.relist(self._kube)
+                except KubeError as error:
+                    self._log.warning("Listing failed", kind=str(cache.kind), error=str(error))
 
     async def _tell_missing_permissions(self) -> None:
         """Say at the start what we may not do, rather than let it be found out one failure at a time (R7)."""
-        wanted = permissions.wanted(
-            self._settings.controllers, self._settings.lease_namespace, self._settings.lease_name
-        )
+        settings = self._settings
+        wanted = permissions.wanted(settings.controllers, settings.lease_namespace, settings.lease_name)
         try:
             missing = await missing_permissions(self._kube, wanted)
         except KubeError as error:
@@ -321,23 +287,22 @@ class _Replica:
     def _is_leading(self) -> bool:
         return not self._settings.is_leader_elected or self._election.is_leading()
 
-    def _when_working(self, check: serving.Check) -> serving.Check:
-        """A check that a standby passes: it has nothing to watch yet."""
-        return lambda: check() if self._is_working else None
+    # -- health; a standby has nothing that could be wrong ------------------------------------------------------------
 
-    def _lease_check(self) -> str | None:
-        return None if self._is_leading() else "the Lease is not surely ours"
+    def _work_check(self) -> str | None:
+        """What a restart would mend."""
+        manager, lifecycle = self._manager, self._controllers.lifecycle
+        if manager is None:
+            return None
+        if not self._is_leading():
+            return "the Lease is not surely ours"
+        if lifecycle is not None and lifecycle.silence_seconds > LIFECYCLE_SILENCE_SECONDS:
+            return f"the Nodes were not looked at for {lifecycle.silence_seconds:.0f} s"
+        checks = [serving.manager_health(manager), *map(serving.queue_health, self._controllers.queues.values())]
+        return next((said for check in checks if (said := check()) is not None), None)
 
-    def _lifecycle_check(self) -> str | None:
-        seconds = 0.0 if self._lifecycle is None else self._lifecycle.silence_seconds
-        return None if seconds < LIFECYCLE_SILENCE_SECONDS else f"the Nodes were not looked at for {seconds:.0f} s"
-
-
-def _takes_ports(pod: Pod) -> bool:
-    """Whether a Pod takes ports of its node, so that Services must know of it (V6)."""
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
-    has_ports = any(port.host_port for container in containers for port in container.ports)
-    return bool(pod.spec.node_name) and (bool(pod.spec.host_network) or has_ports)
+    def _watches_check(self) -> str | None:
+        return None if self._manager is None else serving.manager_readiness(self._manager)()
 
 
 @contextlib.asynccontextmanager

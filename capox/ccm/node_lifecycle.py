@@ -44,6 +44,9 @@ LEASE_NAMESPACE: Final = "kube-node-lease"
 TROUBLE_LIST_SECONDS: Final = 10.0
 """The age up to which a list serves while a Node's lot is open."""
 
+PAUSE_SECONDS_MAX: Final = 60.0
+"""The longest pause after looks at which the rack could not be asked; it doubles until then (S23)."""
+
 SETTLED_SECONDS: Final = 120.0
 """After how long a Node that is silent, and whose instance exists, is looked at at the pace of rest."""
 
@@ -135,6 +138,9 @@ class NodeLifecycle:
         self._suspicions: dict[str, _Suspicion] = {}
         self._deleted_at: list[float] = []
         self._looked_at: float | None = None
+        # How many looks in a row the rack has failed, and until when it is left alone for that.
+        self._failures = 0
+        self._quiet_until = 0.0
         self._log = structlog.get_logger().bind(controller=CONTROLLER)
 
     @property
@@ -174,20 +180,44 @@ class NodeLifecycle:
         if not suspects:
             self._tell_held(0)
             return
+        if self._deps.clock.monotonic() < self._quiet_until:
+            return
         try:
-            project = await self._deps.rack.project()
-            instances = await project.inventory.instances.recent(self._pace_seconds(suspects))
-        except (NotVisible, Unauthorized):
-            for suspicion in self._suspicions.values():
-                suspicion.clear()
+            await self._look_at_silent(suspects, nodes)
+        except (OxideError, CredentialsError) as error:
+            if isinstance(error, NotVisible | Unauthorized):
+                # Nothing that these credentials have shown is worth anything.
+                for suspicion in self._suspicions.values():
+                    suspicion.clear()
+            self._failures += 1
+            pause_seconds = min(PAUSE_SECONDS_MAX, self._period_seconds * 2.0 ** min(self._failures, 10))
+            self._quiet_until = self._deps.clock.monotonic() + pause_seconds
             raise
+        self._failures = 0
+
+    async def _look_at_silent(self, suspects: list[Node], nodes: list[Node]) -> None:
+        """Judge each Node that is not Ready, and act.
+
+        Raises:
+            OxideError: The rack could not be asked about one of them. Those about which it could have been acted on.
+        """
+        project = await self._deps.rack.project()
+        instances = await project.inventory.instances.recent(self._pace_seconds(suspects))
         scene = self._scene(instances, nodes)
-        held = 0
+        held, failed = 0, None
         for node in suspects:
-            decision = await self._judge(node, project, scene)
+            try:
+                decision = await self._judge(node, project, scene)
+            except (NotVisible, Unauthorized):
+                raise
+            except OxideError as error:
+                failed = error
+                continue
             held += decision.act is Act.HOLD
             await self._guarded(node, decision)
         self._tell_held(held)
+        if failed is not None:
+            raise failed
 
     # -- evidence -----------------------------------------------------------------------------------------------------
 
@@ -266,12 +296,7 @@ class NodeLifecycle:
 
     async def _is_proven(self, project: Project, instance_id: UUID, suspicion: _Suspicion) -> bool:
         """Prove that an instance is absent: not found itself, not in a list that began later, project visible (L1)."""
-        try:
-            is_absent = await project.inventory.is_instance_absent(instance_id)
-        except (NotVisible, Unauthorized):
-            suspicion.clear()
-            raise
-        if not is_absent:
+        if not await project.inventory.is_instance_absent(instance_id):
             suspicion.clear()
             return False
         if not suspicion.proofs:

@@ -49,12 +49,11 @@ class ServiceMapper:
         return () if task_of(SERVICES.parse(event.document)) is Task.NOTHING else (request,)
 
     def _of_node(self, event: WatchEvent, name: str) -> Iterable[Request]:
-        before = self._nodes.get(name)
         if event.type == "DELETED":
             self._nodes.pop(name, None)
-            return self._everybody() if before is not None else ()
+            return self._everybody()
         sight = _sight(NODES.parse(event.document))
-        if sight == before:
+        if sight == self._nodes.get(name):
             return ()
         self._nodes[name] = sight
         return self._everybody()

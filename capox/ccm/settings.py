@@ -52,6 +52,7 @@ class CCMSettings:
         credentials_directory: A folder with the rack's credentials as files; None for none.
         rack_variables: The rack's credentials as the environment has them, by the names of the variables.
         cluster_id: What stands for the cluster on the rack; empty for the UID of the namespace kube-system.
+        cluster_name: What Oxide's own cloud controller manager called the cluster, for taking over from it (V10).
         controllers: Which controllers run.
         region: The region label's value; empty for none.
         zone: The zone label's value; empty for none.
@@ -80,6 +81,7 @@ class CCMSettings:
     credentials_directory: pathlib.Path | None
     rack_variables: Mapping[str, SecretStr]
     cluster_id: str
+    cluster_name: str
     controllers: frozenset[str]
     region: str
     zone: str
@@ -129,6 +131,7 @@ def ccm_settings(arguments: Sequence[str], environment: Mapping[str, str] | None
         credentials_directory=options.credentials_directory,
         rack_variables={name: SecretStr(variables[name]) for name in rack if name in variables},
         cluster_id=options.cluster_id,
+        cluster_name=options.cluster_name,
         controllers=options.controllers,
         region=options.region,
         zone=options.zone,
@@ -210,6 +213,11 @@ def _ccm_parser() -> argparse.ArgumentParser:
     )
     add("--cluster-id", default="", help="what stands for the cluster on the rack (default: kube-system's UID)")
     add(
+        "--cluster-name",
+        default="kubernetes",
+        help="what Oxide's own cloud controller manager was told here, to find its floating IPs (default: kubernetes)",
+    )
+    add(
         "--controllers",
         type=parse_controllers,
         default=parse_controllers("*"),
@@ -271,7 +279,6 @@ def _add_ignored(parser: argparse.ArgumentParser) -> None:
         "authorization-kubeconfig",
         "cloud-config",
         "cluster-cidr",
-        "cluster-name",
         "configure-cloud-routes",
         "kube-api-burst",
         "kube-api-qps",

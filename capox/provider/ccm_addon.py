@@ -25,7 +25,7 @@ from capox.provider.ccm_addon_kinds import CONFIG_MAPS
 from capox.provider.ccm_addon_manifests import InvalidConfigurationError
 from capox.provider.ccm_addon_pass import AddonDeps, AddonPass, NotYetError, knobs_name
 from capox.provider.ccm_addon_rollout import is_upgrading
-from capox.provider.ccm_addon_status import finding, shown, was_running, write_condition
+from capox.provider.ccm_addon_status import finding, is_unreachable, shown, was_running, write_condition
 from capox.provider.ccm_addon_workload import WorkloadError
 from capox.provider.kinds import OXIDE_CLUSTERS
 
@@ -48,6 +48,12 @@ REFUSED_SECONDS: Final = 120.0
 
 CREDENTIALS_SECONDS: Final = 30.0
 """When to read a Secret again that was not taken."""
+
+SLOW_LANE: Final = 10
+"""How many clusters that did not answer last time are asked at once, so that they never have all the workers."""
+
+LANE_FULL_SECONDS: Final = 60.0
+"""When to come back to one that found no place there."""
 
 UNREACHABLE_FIRST_SECONDS: Final = 5.0
 UNREACHABLE_CAP_SECONDS: Final = 300.0
@@ -85,6 +91,7 @@ class CcmAddonReconciler:
         self._addon = addon
         self._deps = addon.deps
         self._memories: dict[str, _Memory] = {}
+        self._slow = 0
 
     async def reconcile(self, request: Request) -> Result:
         """One pass over one cluster.
@@ -116,7 +123,15 @@ class CcmAddonReconciler:
         if await self._is_still_settled(cluster, memory):
             return self._after(LOOK_SECONDS)
         memory.settled_at = None
-        return await self._look(cluster, owner, memory)
+        if not is_unreachable(cluster) and not memory.failures:
+            return await self._look(cluster, owner, memory)
+        if self._slow >= SLOW_LANE:
+            return self._after(LANE_FULL_SECONDS)
+        self._slow += 1
+        try:
+            return await self._look(cluster, owner, memory)
+        finally:
+            self._slow -= 1
 
     async def _look(self, cluster: OxideCluster, owner: capi.Cluster, memory: _Memory) -> Result:
         work = AddonPass(self._addon, cluster, owner)

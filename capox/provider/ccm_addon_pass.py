@@ -223,7 +223,7 @@ class AddonPass:
         if not plan.is_upgrade(wanted, found):
             return ""
         waits = await self._addon.upgrades.admit(self.cluster)
-        if not waits and not is_upgrading(self.cluster):
+        if not waits:
             await self._write(finding("False", Reason.UPGRADING, "Pods of the provider's new release are made"))
         return waits
 
@@ -285,10 +285,12 @@ class AddonPass:
             self.is_settled = True
             return finding("True", reason)
         if is_upgrading(self.cluster):
-            if not upgrades.is_late(self.cluster):
+            # Once failed it stays so until it is ready, also for a process that has not seen it begin.
+            if not is_upgrading(self.cluster, failed_only=True) and not upgrades.is_late(self.cluster):
                 return finding("False", Reason.UPGRADING, "its Pods of the provider's new release are not ready yet")
             message = "its Pods did not become ready after the upgrade; no further cluster is upgraded until they are"
-            self._addon.deps.recorder.warning(self.cluster, Reason.UPGRADE_FAILED, message)
+            if not is_upgrading(self.cluster, failed_only=True):
+                self._addon.deps.recorder.warning(self.cluster, Reason.UPGRADE_FAILED, message)
             return finding("False", Reason.UPGRADE_FAILED, message)
         if rollout == "partly":
             return finding("True", reason)

@@ -132,10 +132,11 @@ def is_ours(labels: Mapping[str, str]) -> bool:
 def runs_another(kind: str, metadata: Document, spec: Document) -> str:
     """Another cloud controller manager for Oxide that a DaemonSet or Deployment runs, in words; empty for none."""
     name = f"{metadata.get('namespace')}/{metadata.get('name')}"
-    if is_ours(metadata.get("labels") or {}):
+    if is_ours(_part(metadata, "labels")):
         return ""
-    pod = (spec.get("template") or {}).get("spec") or {}
-    images = [str(each.get("image", "")) for each in pod.get("containers") or () if isinstance(each, Mapping)]
+    containers = _part(_part(spec, "template"), "spec").get("containers")
+    found = containers if isinstance(containers, list) else ()
+    images = [str(each.get("image", "")) for each in found if isinstance(each, Mapping)]
     if any(FOREIGN in image for image in images) or metadata.get("name") in {FOREIGN, NAME}:
         return f"{kind} {name} is a cloud controller manager that somebody else has installed"
     return ""
@@ -170,7 +171,7 @@ def drifted(wanted: Sequence[Document], found: Iterable[Document | None]) -> lis
 
 def is_upgrade(wanted: Document, found: Document | None) -> bool:
     """Whether a workload that is there comes from another release of the provider than the one that is wanted."""
-    if found is None or not is_ours((found.get("metadata") or {}).get("labels") or {}):
+    if found is None or not is_ours(_part(_part(found, "metadata"), "labels")):
         return False
     return _release(found) != _release(wanted)
 
@@ -179,13 +180,13 @@ def rollout_of(found: Document | None) -> Rollout:
     """How far the Pods of a DaemonSet or Deployment are."""
     if found is None:
         return "absent"
-    status = found.get("status") or {}
-    generation = (found.get("metadata") or {}).get("generation") or 0
+    status = _part(found, "status")
+    generation = _count(_part(found, "metadata"), "generation")
     if found.get("kind") == "DaemonSet":
         desired = _count(status, "desiredNumberScheduled")
         updated, ready = _count(status, "updatedNumberScheduled"), _count(status, "numberReady")
     else:
-        desired = _count(found.get("spec") or {}, "replicas")
+        desired = _count(_part(found, "spec"), "replicas")
         updated, ready = _count(status, "updatedReplicas"), _count(status, "readyReplicas")
     is_seen = _count(status, "observedGeneration") >= generation
     if is_seen and desired > 0 and updated >= desired and ready >= desired:
@@ -202,8 +203,14 @@ def _moment(text: str | None) -> datetime.datetime | None:
 
 
 def _release(document: Document) -> str:
-    annotations = (document.get("metadata") or {}).get("annotations") or {}
+    annotations = _part(_part(document, "metadata"), "annotations")
     return str(annotations.get(RELEASE_ANNOTATION, ""))
+
+
+def _part(document: Document, name: str) -> Document:
+    """A part of a document, which a stranger may have made anything of."""
+    found = document.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _count(part: Document, field: str) -> int:

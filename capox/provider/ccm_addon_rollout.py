@@ -53,7 +53,8 @@ class Upgrades:
         uid = cluster.metadata.uid
         async with self._lock:
             if uid in self._begun or is_upgrading(cluster):
-                self._begun.setdefault(uid, self._clock.monotonic())
+                # Among the first already. What is to come now may be what mends it, so its time begins anew.
+                self._begun[uid] = self._clock.monotonic()
                 return ""
             others = await self._kube.list(OXIDE_CLUSTERS, self._namespace)
             alive = {each.metadata.uid for each in others}

@@ -14,7 +14,7 @@ from capox.kube.objects import ConditionStatus
 from capox.provider.kinds import OXIDE_CLUSTERS
 from capox.provider.status import status_patch
 
-__all__ = ["finding", "shown", "write_condition"]
+__all__ = ["finding", "is_unreachable", "shown", "was_running", "write_condition"]
 
 ATTEMPTS: Final = 5
 """How often a write is tried that meets one of the cluster's own reconciler."""
@@ -59,6 +59,12 @@ async def write_condition(
                 raise
             cluster = await kube.get(OXIDE_CLUSTERS, metadata.namespace, metadata.name)
     raise AssertionError("an attempt ends in a return or in an error")
+
+
+def is_unreachable(cluster: OxideCluster) -> bool:
+    """Whether the last finding was that the cluster does not answer."""
+    condition = get_condition(cluster.status.conditions, ConditionType.CLOUD_CONTROLLER_MANAGER_READY)
+    return condition is not None and condition.reason == Reason.WORKLOAD_CLUSTER_UNREACHABLE
 
 
 def was_running(cluster: OxideCluster) -> bool:

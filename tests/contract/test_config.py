@@ -19,6 +19,7 @@ from capox.kube.lease import LEASES, RELEASE_SECONDS
 from capox.kube.manager import DRAIN_SECONDS
 from capox.kube.objects import wire_name
 from capox.provider import main as provider
+from capox.provider.ccm_addon_kinds import CONFIG_MAPS, DEPLOYMENTS, PODS, SERVICE_ACCOUNTS
 from capox.provider.kinds import CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINE_TEMPLATES, OXIDE_MACHINES
 from capox.settings import BindAddress, provider_settings
 from hack.image.__main__ import NAME
@@ -230,7 +231,7 @@ def rights(kind: Kind[Any], *verbs: str, subresource: str = "", name: str = "") 
 def test_the_account_may_do_what_the_code_does_and_nothing_else(installed: Objects) -> None:
     """Watched kinds are read, our own are patched, Secrets are read by name and patched, Events are written."""
     ours = (OXIDE_CLUSTERS, OXIDE_MACHINES, OXIDE_MACHINE_TEMPLATES)
-    expected = rights(SECRETS, "get", "patch") | rights(EVENTS, "create", "patch")
+    expected = rights(SECRETS, "get", "patch") | rights(EVENTS, "create", "patch") | rights(CONFIG_MAPS, "get")
     for kind in (CLUSTERS, MACHINES, *ours):
         expected |= rights(kind, "get", "list", "watch")
     for kind in ours:
@@ -245,7 +246,20 @@ def test_the_leases_are_those_that_the_provider_holds(installed: Objects) -> Non
     for name in provider.LEASES:
         expected |= rights(LEASES, "get", "patch", name=name)
 
-    assert granted(the(installed, "Role")["rules"]) == expected
+    assert granted(the(installed, "Role", "capox-leader-election")["rules"]) == expected
+
+
+def test_the_manager_may_read_its_own_pod(installed: Objects) -> None:
+    """In its own namespace: which image it runs is what workload clusters get."""
+    assert granted(the(installed, "Role", "capox-own-pod")["rules"]) == rights(PODS, "get")
+
+
+def test_deployments_may_be_made_only_where_that_is_switched_on() -> None:
+    """The rights for cloud controller managers at home are apart, and just those that are used."""
+    expected = rights(DEPLOYMENTS, "get", "create", "patch", "delete")
+    expected |= rights(SERVICE_ACCOUNTS, "get", "create", "patch", "delete")
+
+    assert granted(the(build(CONFIG / "ccm-at-home"), "ClusterRole")["rules"]) == expected
 
 
 def test_the_manager_is_started_with_arguments_that_it_understands(installed: Objects) -> None:

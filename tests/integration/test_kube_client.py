@@ -22,6 +22,7 @@ from capox.kube.probe import probe
 from capox.kube.workqueue import Request
 from hack.controlplane.pki import CertificateAuthority
 from hack.controlplane.plane import ControlPlane
+from tests.contract.kube.core_stories import CoreStories
 from tests.contract.kube.stories import MACHINES, KubernetesStories, machine, secret
 
 
@@ -50,6 +51,10 @@ def end_namespace(control_plane: ControlPlane) -> Callable[[str], None]:
 
 class TestApiserver(KubernetesStories):
     """Every story holds for the real apiserver, read and written by the client."""
+
+
+class TestApiserverOfCoreKinds(CoreStories):
+    """So do those of Nodes and Services."""
 
 
 async def test_a_list_is_read_page_by_page(plane: ControlPlane, namespace: str) -> None:

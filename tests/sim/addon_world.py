@@ -44,7 +44,7 @@ from hack.controlplane.pki import kubeconfig
 from tests.rack import RackUnderTest
 from tests.sim.loop import EPOCH, simulation_loop
 from tests.sim.store import Document, Store
-from tests.sim.store_client import StoreClient
+from tests.sim.store_client import StoreClient, Weather
 from tests.sim.world import Recorded
 
 TEAM = "team"
@@ -61,6 +61,7 @@ class WorkloadCluster:
     Attributes:
         store: Its objects.
         is_dead: Whether nobody answers, for as long as a client waits.
+        weather: What is between it and the add-on.
         clients: The clients that have entered it.
     """
 
@@ -70,6 +71,7 @@ class WorkloadCluster:
         namespaces = ("default", "kube-system", "kube-node-lease")
         self.store = Store(kinds, now=loop.now, randomness=random.Random(seed), namespaces=namespaces)
         self.is_dead = False
+        self.weather: Weather = _Silence(self)
         self.clients: list[StoreClient] = []
 
     def add_node(self, name: str, *, is_new: bool = True, is_control_plane: bool = True) -> None:
@@ -83,12 +85,14 @@ class WorkloadCluster:
         """Do what kubelets do with our DaemonSet or Deployment."""
         for kind in (DAEMON_SETS, DEPLOYMENTS):
             for each in self.store.list(kind, NAMESPACE):
+                status = {"observedGeneration": each["metadata"]["generation"]}
                 if kind is DAEMON_SETS:
-                    counts = {"desiredNumberScheduled": desired, "updatedNumberScheduled": desired}
-                    status = counts | {"numberReady": ready, "observedGeneration": 1}
+                    status |= {"desiredNumberScheduled": desired, "updatedNumberScheduled": desired}
+                    status |= {"numberReady": ready}
                 else:
-                    status = {"updatedReplicas": 2, "readyReplicas": 2 * ready, "observedGeneration": 1}
-                self.store.patch(kind, NAMESPACE, each["metadata"]["name"], {"status": status})
+                    status |= {"updatedReplicas": 2, "readyReplicas": 2 * ready}
+                name = each["metadata"]["name"]
+                self.store.patch(kind, NAMESPACE, name, {"status": status}, subresource="status")
 
     def documents(self) -> dict[str, Document]:
         """Everything but Nodes and Leases, by kind and name."""
@@ -263,7 +267,7 @@ class AddonWorld:
     @contextlib.asynccontextmanager
     async def _enter(self, login: RemoteLogin) -> AsyncIterator[KubeAPI]:
         workload = self.workloads[login.server.removeprefix("https://").partition(".")[0]]
-        client = StoreClient(workload.store, _Silence(workload))
+        client = StoreClient(workload.store, workload.weather)
         workload.clients.append(client)
         yield client
 

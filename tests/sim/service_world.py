@@ -1,8 +1,4 @@
-"""A workload cluster on virtual time: Nodes on a rack, Services, and the service controller as a process.
-
-The controller is the real one from its reconciler down; only the watches are the store's. The process can be killed at
-any await, as in `tests.sim.world`.
-"""
+"""A workload cluster on virtual time: Nodes on a rack, Services, and the service controller as a process."""
 
 from __future__ import annotations
 
@@ -13,224 +9,30 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import httpx
-from pydantic import SecretStr
 
-from capox.ccm import service
-from capox.ccm.cache import Cache
-from capox.ccm.credentials import Credentials
-from capox.ccm.deps import Deps
-from capox.ccm.floating_ip import FloatingIps
 from capox.ccm.kinds import NODES, PODS, SERVICES
-from capox.ccm.leading import LeadingKube
-from capox.ccm.load_balancer import LoadBalancer
-from capox.ccm.proxy_mode import CONFIG_MAPS, ProxyMode
-from capox.ccm.rack import Rack
-from capox.ccm.service_mapping import ServiceMapper
+from capox.ccm.proxy_mode import CONFIG_MAPS
 from capox.kube.errors import KubeError
-from capox.kube.metrics import QueueMetrics, Registry
 from capox.kube.objects import format_timestamp
-from capox.kube.watch import WatchEvent
-from capox.kube.workqueue import Request, Workqueue
 from capox.ownership import parse_mark
-from capox.oxide.client import OxideClient
-from capox.oxide.clock import LoopClock
-from capox.oxide.errors import OxideError
 from capox.rack import records
 from capox.rack.clock import PassingClock
 from capox.rack.faults import FaultRule
 from capox.rack.state import Timing
 from tests.rack import GIB, RackUnderTest
 from tests.sim.loop import EPOCH, simulation_loop
+from tests.sim.service_process import CLUSTER_ID, Backend, ServiceProcess, Told, WritesCounted, floating_ips
 from tests.sim.store import Change, Store
-from tests.sim.store_client import Call, FairWeather, ProcessGoneError, StoreClient, Weather
-from tests.sim.world import RackTransport
+from tests.sim.store_client import Weather
 
-TOKEN = "oxide-token-limited_collaborator"
-CLUSTER_ID = "5f0c6a52-7f0e-4f0e-8a3e-2f6f3f0b9d77"
+__all__ = ["CLUSTER_ID", "EXCLUDE", "FINALIZER", "NAMESPACE", "ServiceWorld"]
+
 NAMESPACE = "default"
 TIMING = Timing(
     instance_create=1.0, instance_start=4.0, instance_stop=3.0, disk_delete=0.5, address_change=0.4, auto_restart=4000.0
 )
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-
-Backend = Callable[[Rack], LoadBalancer]
-
-
-class WritesCounted(FairWeather):
-    """Fair weather that counts what is written, and may end the process right after one of the writes was done.
-
-    Attributes:
-        count: How many writes there were, on Kubernetes and on the rack.
-        deadly: The number of the write whose answer its process does not live to see; 0 for none.
-        on_deadly: Called then.
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.deadly = 0
-        self.on_deadly: Callable[[], None] = lambda: None
-
-    def written(self) -> None:
-        """Count a write."""
-        self.count += 1
-        if self.count == self.deadly:
-            self.on_deadly()
-
-    async def after(self, call: Call) -> None:
-        """Count it when it is a write."""
-        if call.is_write:
-            self.written()
-
-
-class CountingTransport(RackTransport):
-    """The way to the rack, with its writes counted.
-
-    Args:
-        application: The rack.
-        written: Called after each write, before its answer is passed on.
-    """
-
-    def __init__(self, application: Any, written: Callable[[], None]) -> None:
-        super().__init__(application)
-        self._written = written
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Pass a request on."""
-        answer = await super().handle_async_request(request)
-        if request.method != "GET":
-            self._written()
-            self._check()
-        return answer
-
-
-def floating_ips(rack: Rack) -> LoadBalancer:
-    """The implementation that is shipped."""
-    return FloatingIps(rack, LoopClock(), CLUSTER_ID, go_cluster_name="kubernetes")
-
-
-class Told:
-    """Events, kept."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str]] = []
-
-    def normal(self, resource: Any, reason: str, message: str) -> None:
-        """Keep an event."""
-        self.events.append((resource.metadata.name, reason, message))
-
-    warning = normal
-
-    def reasons(self, name: str) -> list[str]:
-        """The reasons of what was said about a Service, each once, in order."""
-        return list(dict.fromkeys(reason for about, reason, _ in self.events if about == name))
-
-    def messages(self, name: str, reason: str) -> list[str]:
-        """What was said about a Service for a reason, each text once."""
-        return list(dict.fromkeys(text for about, why, text in self.events if (about, why) == (name, reason)))
-
-
-class ServiceProcess:
-    """The service controller, running.
-
-    Args:
-        world: Where it runs.
-        seed: Of its own randomness.
-    """
-
-    def __init__(self, world: ServiceWorld, seed: str) -> None:
-        self._world = world
-        dice = random.Random(f"process {seed}")
-        self._dice = dice
-        self.is_leading = True
-        self.kube = StoreClient(world.store, world.weather)
-        self.transport = CountingTransport(world.rack.app, world.writes.written)
-        credentials = Credentials(host="http://rack", token=SecretStr(TOKEN), project="demo")
-
-        def leading() -> bool:
-            return self.is_leading
-
-        self.rack = Rack(lambda: credentials, LoopClock(), is_leading=leading, connect=self._connect)
-        self.caches: dict[str, Cache[Any]] = {str(kind): Cache(kind) for kind in (NODES, SERVICES, PODS)}
-        deps = Deps(
-            kube=LeadingKube(self.kube, leading),
-            rack=self.rack,
-            nodes=self.caches[str(NODES)],
-            services=self.caches[str(SERVICES)],
-            pods=self.caches[str(PODS)],
-            clock=LoopClock(),
-            now=simulation_loop().now,
-            randomness=dice,
-            recorder=world.told,
-            is_leading=leading,
-        )
-        reconciler = service.ServiceReconciler(
-            deps,
-            world.backend(self.rack),
-            self._wake,
-            proxy_mode=ProxyMode(self.kube, LoopClock()).read,
-        )
-        self.queue = Workqueue(
-            service.CONTROLLER,
-            reconciler.reconcile,
-            concurrency=4,
-            randomness=dice,
-            metrics=QueueMetrics(Registry()),
-            weather=(KubeError, OxideError),
-        )
-        self._mapper = ServiceMapper(self.caches[str(SERVICES)])
-        self._tasks = [asyncio.create_task(self.queue.run()), asyncio.create_task(self._begin())]
-        self._unsubscribe = world.store.subscribe(self._on_change)
-
-    async def _begin(self) -> None:
-        for cache in self.caches.values():
-            while not cache.is_synced:
-                with contextlib.suppress(KubeError):
-                    await cache.relist(self.kube)
-        for each in self.caches[str(SERVICES)]:
-            self._wake(Request(each.metadata.namespace, each.metadata.name))
-
-    async def kill(self) -> None:
-        """SIGKILL: from now on nothing of it is heard."""
-        self.kube.cut()
-        self.transport.cut()
-        self._unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError, ProcessGoneError, BaseExceptionGroup):
-                await task
-        with contextlib.suppress(ProcessGoneError):
-            await self.rack.aclose()
-
-    def check(self) -> None:
-        """Raise what has ended a worker, which nothing but a kill may do."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
-
-    def _connect(self, credentials: Credentials) -> OxideClient:
-        return OxideClient(
-            host="http://rack",
-            token=credentials.token,
-            transport=self.transport,
-            clock=LoopClock(),
-            randomness=self._dice,
-            deadline_seconds=20.0,
-            write_deadline_seconds=20.0,
-        )
-
-    def _wake(self, request: Request) -> None:
-        self.queue.add(request)
-
-    def _on_change(self, change: Change) -> None:
-        cache = self.caches.get(str(change.kind))
-        if cache is None:
-            return
-        event = WatchEvent(change.type, change.kind, change.document)
-        cache.see(event)
-        for request in self._mapper.requests_for(event):
-            self._wake(request)
 
 
 class ServiceWorld:
@@ -262,14 +64,20 @@ class ServiceWorld:
         self._is_dead = False
         self.deaths = 0
         self.process: ServiceProcess | None = None
+        self.on_tick: Callable[[], None] = lambda: None
+
+    @property
+    def seconds(self) -> float:
+        """The virtual time."""
+        return simulation_loop().time()
 
     # -- the process --------------------------------------------------------------------------------------------------
 
-    def start(self) -> ServiceProcess:
+    def start(self, *, unlisted: str = "") -> ServiceProcess:
         """Start the controller."""
         assert self.process is None, "it runs"
         self._starts += 1
-        self.process = ServiceProcess(self, f"{self.seed} {self._starts}")
+        self.process = ServiceProcess(self, f"{self.seed} {self._starts}", unlisted)
         return self.process
 
     async def kill(self) -> None:
@@ -421,6 +229,17 @@ class ServiceWorld:
         assert answer.status_code == status, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
 
+    async def ask_surely(self, method: str, path: str) -> None:
+        """Send a request as the admin, again and again until it is done, whatever the weather."""
+        headers = {"authorization": "Bearer oxide-token-admin"}
+        for _ in range(100):
+            with contextlib.suppress(httpx.TransportError):
+                answer = await self.rack.http.request(method, path, headers=headers)
+                if answer.is_success:
+                    return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{method} {path} is never done")
+
     def instance(self, name: str) -> records.Instance:
         """An instance by name."""
         found = self.rack.state.instances.by_name(self.rack.project.id, name)
@@ -448,8 +267,9 @@ class ServiceWorld:
         return found
 
     def holder(self, name: str) -> str | None:
-        """The instance that has a Service's one floating IP; None when none has."""
-        return self.holder_of(self.floating_ip(name))
+        """The instance that has a Service's one floating IP; None when none has, or there is no such address (yet)."""
+        found = self.floating_ips_of(name)
+        return self.holder_of(found[0]) if len(found) == 1 else None
 
     def holder_of(self, floating_ip: records.FloatingIp) -> str | None:
         """The name of the instance that has a floating IP."""
@@ -489,6 +309,7 @@ class ServiceWorld:
             await self.crash()
         if self.process is not None:
             self.process.check()
+        self.on_tick()
 
     async def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         """Let time pass until something holds.

@@ -35,7 +35,7 @@ Rule: TypeAlias = Callable[[Document | None, Document], str | None]
 """A check of one kind's writes: the object before (None when it is new) and after; gives what is wrong, or None."""
 
 _BUILT_IN_GROUPS: Final = frozenset({"", "apps", "coordination.k8s.io", "events.k8s.io"})
-_WITH_STATUS: Final = frozenset({"namespaces", "nodes", "pods", "services"})
+_WITH_STATUS: Final = frozenset({"namespaces", "nodes", "pods", "services", "daemonsets.apps", "deployments.apps"})
 _SYSTEM_FIELDS: Final = (
     "name",
     "namespace",
@@ -204,7 +204,7 @@ class Store:
             metadata.pop(field, None)
         metadata |= {"namespace": namespace} if kind.is_namespaced else {}
         metadata |= {"uid": self._uid(), "creationTimestamp": format_timestamp(self._now())}
-        if _is_custom(kind):
+        if _is_custom(kind) or kind.group == "apps":
             metadata["generation"] = 1
         made = {**document, "metadata": _without_empty(metadata)}
         if _has_status(kind) and str(kind) != "nodes":  # which kubelets bring with them

@@ -17,13 +17,20 @@ from typing import Any
 import httpx
 from pydantic import SecretStr
 
+from capox.kube.client import KubeAPI
 from capox.kube.kind import SECRETS
+from capox.kube.kubeconfig import RemoteLogin
 from capox.kube.metrics import QueueMetrics, Registry
 from capox.kube.workqueue import Request, Workqueue
 from capox.oxide.client import OxideClient
 from capox.oxide.clock import Clock, LoopClock
 from capox.oxide.token_bucket import TokenBuckets
-from capox.provider import cluster, machine
+from capox.provider import ccm_addon, cluster, machine
+from capox.provider.ccm_addon_credentials import CredentialsProbe
+from capox.provider.ccm_addon_image import OwnImage
+from capox.provider.ccm_addon_kinds import CONFIG_MAPS
+from capox.provider.ccm_addon_pass import AddonDeps
+from capox.provider.ccm_addon_rollout import Upgrades
 from capox.provider.credentials import Credentials
 from capox.provider.deps import Deps
 from capox.provider.kinds import CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINES
@@ -83,6 +90,10 @@ class RackTransport(httpx.AsyncBaseTransport):
             raise ProcessGoneError
 
 
+def _no_workload_cluster(login: RemoteLogin) -> contextlib.AbstractAsyncContextManager[KubeAPI]:
+    raise AssertionError(f"there is no workload cluster {login.server}")
+
+
 class Recorded:
     """Events, kept."""
 
@@ -122,13 +133,21 @@ class Process:
         )
         metrics = QueueMetrics(Registry())
         self.queues: dict[str, Workqueue] = {}
-        for controller, reconciler in (
-            (machine.CONTROLLER, machine.MachineReconciler(deps, self._waker(machine.CONTROLLER))),
-            (cluster.CONTROLLER, cluster.ClusterReconciler(deps, self._waker(cluster.CONTROLLER))),
+        # It finds no kubeconfig here: what is tried is that it lives beside the others.
+        addon = AddonDeps(
+            deps=deps,
+            enter=_no_workload_cluster,
+            own_image=OwnImage(self.kube, None),
+            may_share=True,
+            probe=CredentialsProbe(self.racks, LoopClock()),
+            upgrades=Upgrades(self.kube, None, LoopClock()),
+        )
+        for controller, reconcile in (
+            (machine.CONTROLLER, machine.MachineReconciler(deps, self._waker(machine.CONTROLLER)).reconcile),
+            (cluster.CONTROLLER, cluster.ClusterReconciler(deps, self._waker(cluster.CONTROLLER)).reconcile),
+            (ccm_addon.CONTROLLER, ccm_addon.CcmAddonReconciler(addon).reconcile),
         ):
-            self.queues[controller] = Workqueue(
-                controller, reconciler.reconcile, concurrency=4, randomness=dice, metrics=metrics
-            )
+            self.queues[controller] = Workqueue(controller, reconcile, concurrency=4, randomness=dice, metrics=metrics)
         self._tasks = [asyncio.create_task(queue.run()) for queue in self.queues.values()]
         self._mapper = Mapper()
         self._unsubscribe = world.store.subscribe(self._on_change)
@@ -196,7 +215,7 @@ class World:
         self.dice = random.Random(f"world {seed}")
         self.recorded = Recorded()
         self.rack = RackUnderTest(TIMING, PassingClock(loop.time, EPOCH))
-        kinds = (CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINES, SECRETS)
+        kinds = (CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINES, SECRETS, CONFIG_MAPS)
         self.store = Store(kinds, now=loop.now, randomness=random.Random(f"store {seed}"), namespaces=(NAMESPACE,))
         self.store.add_rule(OXIDE_MACHINES, is_set_once("spec", "providerID"))
         self.store.add_rule(OXIDE_CLUSTERS, is_set_once("spec", "clusterID"))

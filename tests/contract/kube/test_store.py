@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from capox.ccm.kinds import NODES, SERVICES
 from capox.kube.client import KubeAPI
 from capox.kube.kind import SECRETS
+from tests.contract.kube.core_stories import CoreStories
 from tests.contract.kube.stories import MACHINES, KubernetesStories
 from tests.sim.store import Store, is_set_once
 from tests.sim.store_client import StoreClient
@@ -19,9 +21,13 @@ from tests.sim.store_client import StoreClient
 def store() -> Store:
     """An empty store."""
     store = Store(
-        (MACHINES, SECRETS), now=lambda: datetime.now(UTC), randomness=random.Random(0), namespaces=("default", "test")
+        (MACHINES, SECRETS, NODES, SERVICES),
+        now=lambda: datetime.now(UTC),
+        randomness=random.Random(0),
+        namespaces=("default", "test"),
     )
-    store.add_rule(MACHINES, is_set_once("spec", "providerID"))
+    for kind in (MACHINES, NODES):
+        store.add_rule(kind, is_set_once("spec", "providerID"))
     return store
 
 
@@ -45,3 +51,7 @@ def end_namespace(store: Store) -> Callable[[str], None]:
 
 class TestStore(KubernetesStories):
     """Every story holds for the store."""
+
+
+class TestStoreOfCoreKinds(CoreStories):
+    """So do those of Nodes and Services."""

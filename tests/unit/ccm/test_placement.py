@@ -46,7 +46,8 @@ def seat(number: int, *ports: Port, at: int | None = None, **changes: object) ->
 
 def where(decisions: Mapping[str, Decision]) -> dict[str, str | None]:
     """The node's name by address."""
-    return {address: decision.node and decision.node.name for address, decision in decisions.items()}
+    nodes = {address: decision.node for address, decision in decisions.items()}
+    return {address: None if found is None else found.name for address, found in nodes.items()}
 
 
 def test_two_services_with_one_port_get_different_nodes() -> None:

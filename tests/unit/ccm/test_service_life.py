@@ -78,7 +78,7 @@ async def test_at_rest_nothing_is_written() -> None:
     await world.pass_time(400)
 
     assert world.writes.count == writes
-    assert {reason for _, reason, _ in world.told.events[told:]} <= {"NoFailoverNode"}
+    assert {reason for _, reason, _ in world.told.events[told:]} <= {"FirewallRuleMissing"}
     await world.end()
 
 

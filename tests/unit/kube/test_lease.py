@@ -76,8 +76,10 @@ class Replica:
         self.lost: list[float] = []
         self.stop = asyncio.Event()
 
+        self.skew = skew
+
         def now() -> datetime:
-            return loop.now() + skew
+            return loop.now() + self.skew
 
         self._election = LeaderElection(
             StoreClient(store, self.line),
@@ -94,6 +96,10 @@ class Replica:
     def is_leading(self) -> bool:
         """Whether it leads now."""
         return bool(self.leading) and self.leading[-1][1] is None
+
+    def leads_surely(self) -> bool:
+        """Whether it would write now."""
+        return self._election.is_leading()
 
     async def _work(self) -> str:
         loop = simulation_loop()
@@ -397,3 +403,29 @@ def test_times_that_make_no_sense_are_refused(times: tuple[float, float, float])
     """A deadline has to end before the Lease, and to leave room for a second attempt."""
     with pytest.raises(ValueError, match="longer than the next"):
         LeaseTimes(*times)
+
+
+@simulated
+async def test_whoever_cannot_renew_does_not_lead_surely() -> None:
+    """R1: before the loss is noticed, a holder that may have lost its Lease says that it does not lead."""
+    store = new_store()
+    async with replicas(store, "a", "b") as (a, b):
+        await asyncio.sleep(30)
+        assert [a.leads_surely(), b.leads_surely()] == [True, False]
+        a.line.is_cut = True
+        await asyncio.sleep(7)
+        assert a.leads_surely()
+        await asyncio.sleep(5)
+        assert not a.leads_surely()
+
+
+@simulated
+async def test_a_machine_that_slept_does_not_lead_surely() -> None:
+    """R1: the steady clock stands still while a machine is paused; the wall clock tells, until the next renewal."""
+    store = new_store()
+    async with replicas(store, "a") as (a,):
+        await asyncio.sleep(30)
+        a.skew = timedelta(minutes=5)
+        assert not a.leads_surely()
+        await asyncio.sleep(3)
+        assert a.leads_surely()

@@ -10,6 +10,7 @@ import time
 import httpx
 import pytest
 
+from capox.kube.certificates import self_signed
 from capox.kube.metrics import LoopMetrics, QueueMetrics, Registry
 from capox.kube.serving import (
     QUEUE_STILL_SECONDS,
@@ -122,3 +123,33 @@ async def test_a_loop_that_was_late_is_seen() -> None:
 
     assert (registry.value("capox_event_loop_lag_seconds") or 0) > 0.2
     assert watch.check() is None
+
+
+async def test_a_certificate_of_its_own_serves_https() -> None:
+    """The kubelet's probes verify none; the key is on no disk."""
+    async with serve(LOOPBACK, health_routes({}, {}), self_signed("pod-1")) as port:
+        async with httpx.AsyncClient(verify=False) as http:  # noqa: S501  # there is nobody who would vouch for it
+            assert (await http.get(f"https://127.0.0.1:{port}/healthz")).text == "ok\n"
+        async with httpx.AsyncClient() as http:
+            with pytest.raises(httpx.HTTPError):
+                await http.get(f"http://127.0.0.1:{port}/healthz")
+
+
+async def test_a_guarded_route_asks_who_it_is() -> None:
+    """The guard sees header and path, and its word is the answer."""
+    asked: list[tuple[str | None, str]] = []
+
+    async def guard(authorization: str | None, path: str) -> int | None:
+        asked.append((authorization, path))
+        return None if authorization == "Bearer right" else 403
+
+    async with serve(LOOPBACK, [metrics_route(Registry(), guard)]) as port, httpx.AsyncClient() as http:
+        answers = [
+            (
+                await http.get(f"http://127.0.0.1:{port}/metrics", headers={"authorization": f"Bearer {word}"})
+            ).status_code
+            for word in ("wrong", "right")
+        ]
+
+    assert answers == [403, 200]
+    assert asked == [("Bearer wrong", "/metrics"), ("Bearer right", "/metrics")]
