@@ -1,7 +1,7 @@
 # Everything a person or CI does with this tree. `make` shows the list.
 #
-# Rules of this file: a target calls tools and decides nothing else; every step says what it is and how long it took; nothing needs root or Docker;
-# what is built goes into .venv and build/ here or into the user's cache, never anywhere else.
+# Rules of this file: a target calls tools and decides nothing else; every step says what it is and how long it took; nothing that `make test` does needs root
+# or Docker; what is built goes into .venv and build/ here or into the user's cache, never anywhere else.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -200,6 +200,10 @@ bench: $(STAMP) ## Speed, calls and memory as ratios within one run; no test dep
 image: $(STAMP) ## Make the manager's container image in build/ (BASE=base.tar or BASE_DIR=rootfs, TAG); no Docker, no registry
 	@$(BIN)/python -m hack.image $(if $(BASE),--base $(BASE)) $(if $(BASE_DIR),--base-dir $(BASE_DIR)) $(if $(TAG),--tag $(TAG)) \
 	  --output build/cluster-api-provider-oxide-controller.tar
+
+.PHONY: node-image
+node-image: $(STAMP) ## Make the images that machines of the rack boot, with Docker; quick when nothing has changed (ARGS='--second none', --help)
+	@$(BIN)/python -m hack.nodeimage build $(ARGS)
 
 .PHONY: release
 release: $(STAMP) ## Put together what clusterctl installs, in build/release (VERSION=v0.1.0, IMAGE=registry/name:tag)
