@@ -186,6 +186,11 @@ test-integration: $(STAMP) ## A real etcd, kube-apiserver and Cluster API; built
 	$(call stage,controlplane,$(BIN)/python -m hack.controlplane build)
 	$(call stage,test-integration,$(call pytest,integration))
 
+.PHONY: e2e
+e2e: $(STAMP) ## Machines that boot inside the rack: needs Docker, or root to install and start one; node images where they have been made
+	$(call stage,docker,$(BIN)/python -m hack.docker up)
+	$(call stage,e2e,$(BIN)/python -m pytest tests/e2e -p randomly --randomly-seed=$(SEED) $(ARGS))
+
 .PHONY: test-sdk
 test-sdk: $(STAMP) ## Oxide's Rust SDK lives a full life against the rack (needs cargo)
 	$(call stage,test-sdk,$(BIN)/python -m tests.contract.sdk)
