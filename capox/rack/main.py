@@ -15,8 +15,9 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -40,6 +41,8 @@ The line on standard output says where everything is. See docs/how-to/run-the-ra
 # How long requests that are under way when the rack is told to stop may take to end.
 GRACE_SECONDS = 5
 COMMANDED_GRACE_SECONDS = 1
+
+_ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 -- to be recognised, not to be listened on
 
 _logger = structlog.get_logger()
 
@@ -224,7 +227,9 @@ async def _serve_sites(run: _Run, shared_host: str | None, stopping: asyncio.Eve
     if isinstance(rack.clock, PassingClock):
         tasks.append(asyncio.create_task(pace.keep_pace(rack)))
     try:
-        _announce(_announcement(chosen, serving.urls, sites), run.ready_file)
+        _announce(
+            _announcement(chosen, serving.urls | _shared_urls(serving.urls, sites, shared_host), sites), run.ready_file
+        )
         _logger.info("Serving the rack", **serving.urls, mode=chosen.mode, timing=chosen.timing.preset)
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -261,6 +266,15 @@ def _sites(run: _Run, app: RackApp, shared_host: str | None) -> list[Site]:
     if chosen.control is not None and run.control_token is not None:
         sites.append(Site("control", control.build_control(app, run.control_token), chosen.control.listen))
     return sites
+
+
+def _shared_urls(urls: Mapping[str, str], sites: Sequence[Site], shared_host: str | None) -> dict[str, str]:
+    """Where guests reach what listens on every address of this computer anyway."""
+    if shared_host is None:
+        return {}
+    anywhere = {site.name: site.endpoint.host for site in sites if site.endpoint.host in _ANYWHERE}
+    found = {name: urlsplit(urls[name]) for name in anywhere if name != "control"}
+    return {f"{name}_shared": f"{url.scheme}://{shared_host}:{url.port}" for name, url in found.items()}
 
 
 def _announcement(chosen: config.Config, urls: dict[str, str], sites: Sequence[Site]) -> JSON:

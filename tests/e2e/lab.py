@@ -15,7 +15,7 @@ import httpx
 from tests.rack_process import CONFIG, RackProcess
 
 WAIT_SECONDS = 60
-POOL = "198.51.100"
+POOL = "198.18.7"
 NAME = "e2e"
 _PATH = "/cgi-bin/who"
 UPLINK_HOST = "100.64.219.1"

@@ -99,12 +99,20 @@ def test_a_cluster_comes_and_goes(stage: tuple[Stage, Lab], tmp_path: Path) -> N
         lambda: all(machine.get("status", {}).get("nodeRef") for machine in scene.objects("machine")),
         within_seconds=120,
     )
+    eventually("the Pod network is there", lambda: are_ready(scene, tmp_path), within_seconds=300)
     (control_plane,) = (name for name in ids if "control-plane" in name)
     assert "kubeadm" in lab.console(control_plane) or "cloud-init" in lab.console(control_plane)
 
     scene.delete_cluster(NAME, within_seconds=BOOT_SECONDS)
     assert scene.instances() == []
     eventually("no machine is left", lambda: len(lab.ours()["containers"]) == 1)
+
+
+def are_ready(scene: Stage, directory: Path) -> bool:
+    """Whether both Nodes are Ready, which takes a Pod network."""
+    conditions = [node["status"].get("conditions", []) for node in two_nodes(scene, directory)]
+    ready = [each["status"] for found in conditions for each in found if each["type"] == "Ready"]
+    return ready == ["True", "True"]
 
 
 def two_nodes(scene: Stage, directory: Path) -> list[Any]:

@@ -294,7 +294,10 @@ class DockerGuests:
         self._rack.settle()
         if instance.sled is None:
             return
-        if instance.state == "running" and not instance.is_vmm_lost and how == "restart":
+        if how == "restart" and instance.state in {"starting", "rebooting"}:
+            # Faster than the rack, which has not seen it run yet: it is still on its way there.
+            self.reset(instance)
+        elif instance.state == "running" and not instance.is_vmm_lost and how == "restart":
             instance_states.reboot_guest(self._rack, instance)
         elif instance.state == "running" and not instance.is_vmm_lost and how == "power_off":
             instance_states.power_off_guest(self._rack, instance)

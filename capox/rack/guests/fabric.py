@@ -241,8 +241,9 @@ class Fabric:
             ("address {act} {what}/32 dev lo", wiring.gateways, known.gateways if known else ()),
             ("route {act} unreachable {what}", wiring.blocks, known.blocks if known else ()),
         ):
-            script += [kind.format(act="del", what=what) for what in before if what not in now]
-            script += [kind.format(act="add", what=what) for what in now if what not in before]
+            # What was begun and failed half way is done again, so nothing minds being done twice.
+            script += [f"{kind.format(act='del', what=what)} || true" for what in before if what not in now]
+            script += [kind.format(act="replace", what=what) for what in now if what not in before]
         if known is not None:
             script += _cutting(vpc.namespace, known, wiring)
         lines = [line if line.startswith("ip ") else f"ip -n {vpc.namespace} {line}" for line in script]

@@ -60,6 +60,7 @@ async def open_guests(
         return
     labels = container.Labels(rack=chosen.guests.name)
     docker = Docker(variables)
+    settings = host.HostSettings(state_directory / f"guests-{chosen.guests.name}.json")
     with _alone(state_directory, chosen.guests.name):
         try:
             await docker.require_local()
@@ -68,19 +69,18 @@ async def open_guests(
             image = await _check_images(docker, chosen)
             fabric = Fabric(docker, labels, image, chosen.guests.uplink, pools_of(chosen))
             await fabric.open()
+            guests = DockerGuests(rack, docker, labels, fabric)
+            try:
+                await settings.apply(fabric.shell, os.cpu_count() or 1)
+                rack.guests = guests
+                yield str(fabric.host_address)
+            finally:
+                await guests.close()
+                await settings.restore(fabric.shell)
+                await fabric.close()
+                await remove_all(docker, labels)
         except DockerError as error:
             raise GuestError(f"guests: {error}") from None
-        settings = host.HostSettings(state_directory / f"guests-{chosen.guests.name}.json")
-        guests = DockerGuests(rack, docker, labels, fabric)
-        try:
-            await settings.apply(fabric.shell, os.cpu_count() or 1)
-            rack.guests = guests
-            yield str(fabric.host_address)
-        finally:
-            await guests.close()
-            await settings.restore(fabric.shell)
-            await fabric.close()
-            await remove_all(docker, labels)
 
 
 async def _check_images(docker: Docker, chosen: config.Config) -> str:
