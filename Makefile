@@ -1,7 +1,7 @@
 # Everything a person or CI does with this tree. `make` shows the list.
 #
-# Rules of this file: a target calls tools and decides nothing else; every step says what it is and how long it took; nothing needs root or Docker;
-# what is built goes into .venv and build/ here or into the user's cache, never anywhere else.
+# Rules of this file: a target calls tools and decides nothing else; every step says what it is and how long it took; nothing that `make test` does needs root
+# or Docker; what is built goes into .venv and build/ here or into the user's cache, never anywhere else.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -189,6 +189,11 @@ test-integration: $(STAMP) ## A real etcd, kube-apiserver and Cluster API; built
 	$(call stage,controlplane,$(BIN)/python -m hack.controlplane build)
 	$(call stage,test-integration,$(call pytest,integration))
 
+.PHONY: e2e
+e2e: $(STAMP) ## Machines that boot inside the rack: needs Docker, or root to install and start one; node images where they have been made
+	$(call stage,docker,$(BIN)/python -m hack.docker up)
+	$(call stage,e2e,$(BIN)/python -m pytest tests/e2e -p randomly --randomly-seed=$(SEED) $(ARGS))
+
 .PHONY: test-sdk
 test-sdk: $(STAMP) ## Oxide's Rust SDK lives a full life against the rack (needs cargo)
 	$(call stage,test-sdk,$(BIN)/python -m tests.contract.sdk)
@@ -204,6 +209,10 @@ bench: $(STAMP) ## Whole fleets and a large rack: calls, memory, time as ratios;
 image: $(STAMP) ## Make the manager's container image in build/ (BASE=base.tar or BASE_DIR=rootfs, TAG); no Docker, no registry
 	@$(BIN)/python -m hack.image $(if $(BASE),--base $(BASE)) $(if $(BASE_DIR),--base-dir $(BASE_DIR)) $(if $(TAG),--tag $(TAG)) \
 	  --output build/cluster-api-provider-oxide-controller.tar
+
+.PHONY: node-image
+node-image: $(STAMP) ## Make the images that machines of the rack boot, with Docker; quick when nothing has changed (ARGS='--second none', --help)
+	@$(BIN)/python -m hack.nodeimage build $(ARGS)
 
 .PHONY: release
 release: $(STAMP) ## Put together what clusterctl installs, in build/release (VERSION=v0.1.0, IMAGE=registry/name:tag)

@@ -74,6 +74,8 @@ class RackProcess:
     def __enter__(self) -> Self:
         """Start it and wait until it is ready."""
         ready = self.directory / "ready.json"
+        # One that was killed here has left its own.
+        ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "capox", "rack", "--ready-file", str(ready), *self._configuration()]
         with self.log_file.open("wb") as log, self.output_file.open("wb") as output:
             self._process = subprocess.Popen(
@@ -130,6 +132,12 @@ class RackProcess:
         path.touch(mode=0o600)
         path.write_text(yaml.safe_dump(self._config))
         return ["--config", str(path)]
+
+    def kill(self) -> None:
+        """End it without a chance to do anything."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
     def stop(self) -> int:
         """Ask it to stop and return its exit code."""

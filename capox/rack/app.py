@@ -37,6 +37,8 @@ _REFUSALS: dict[str, Callable[[], errors.RackError]] = {
     "not_found_page": lambda: errors.FrameworkError(HTTPStatus.NOT_FOUND, "Not Found"),
 }
 
+_READING = frozenset({"GET", "HEAD"})
+
 _logger = structlog.get_logger()
 
 
@@ -227,6 +229,9 @@ class RackApp:
         )
         outcome = HANDLERS[operation.id](call)
         result = await outcome if inspect.isawaitable(outcome) else outcome
+        if request.method not in _READING:
+            # An attach, or a new set of firewall rules, is answered when it holds (semantics 6).
+            await self.rack.guests.addresses()
         self._check_answer(operation, result)
         return result
 

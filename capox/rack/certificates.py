@@ -16,17 +16,17 @@ _VALID = datetime.timedelta(days=30)
 _SKEW = datetime.timedelta(hours=1)
 
 
-def write_self_signed(certificate: Path, key: Path, host: str) -> None:
-    """Write a certificate for `localhost`, the loopback addresses and one more host, and its private key, as PEM.
+def write_self_signed(certificate: Path, key: Path, *hosts: str) -> None:
+    """Write a certificate for `localhost`, the loopback addresses and further hosts, and its private key, as PEM.
 
     Args:
         certificate: where the certificate goes; clients give it as their CA.
         key: where the private key goes; its owner alone can read it.
-        host: an IP address or `localhost`.
+        *hosts: IP addresses, or `localhost`.
     """
     private = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "capox simulated rack")])
-    addresses = {"127.0.0.1", "::1", *([] if host == "localhost" else [host])}
+    addresses = {"127.0.0.1", "::1", *(host for host in hosts if host != "localhost")}
     alternatives = [
         x509.DNSName("localhost"),
         *(x509.IPAddress(ipaddress.ip_address(address)) for address in sorted(addresses)),

@@ -7,6 +7,7 @@ Complaints name the field, its value, what is possible, and never a token.
 from __future__ import annotations
 
 import datetime
+import ipaddress
 import itertools
 import uuid
 from collections import Counter
@@ -49,6 +50,7 @@ Name = Annotated[str, pydantic.AfterValidator(_name)]
 Description = Annotated[str, pydantic.Field(max_length=512)]
 Size = Annotated[int, pydantic.BeforeValidator(parse_size)]
 Listen = Annotated[Endpoint, pydantic.BeforeValidator(_listen)]
+GuestImage = Annotated[str, pydantic.Field(min_length=1, max_length=255, pattern=r"^[A-Za-z0-9]")]
 Count = Annotated[int, pydantic.Field(ge=1)]
 
 
@@ -120,6 +122,7 @@ class Image(Section):
         version: the operating system's version.
         size: of the image; a disk made from it is at least as large.
         block_size: in bytes.
+        guest: the container image that a guest boots for it; absent, that of `guests`. Without guests it means nothing.
     """
 
     id: uuid.UUID | None = None
@@ -130,6 +133,7 @@ class Image(Section):
     version: Annotated[str, pydantic.Field(min_length=1, max_length=64)]
     size: Annotated[Size, pydantic.Field(ge=1)]
     block_size: Literal[512, 2048, 4096] = 512
+    guest: GuestImage | None = None
 
 
 class Silo(Section):
@@ -263,6 +267,29 @@ class Control(TokenSource):
     listen: Listen
 
 
+class Guests(Section):
+    """What runs inside the instances.
+
+    Attributes:
+        backend: `none`, nothing; `docker`, a container of this computer's Docker each.
+        name: distinguishes what this rack has in Docker from what other racks have.
+        image: the container image that a guest boots when the image of its boot disk names none.
+        uplink: a network of four or more addresses, between this computer and the rack's networks.
+    """
+
+    backend: Literal["none", "docker"] = "none"
+    name: Annotated[str, pydantic.Field(pattern=r"^[a-z0-9]{1,9}$")] = "rack"
+    image: GuestImage | None = None
+    uplink: ipaddress.IPv4Network = ipaddress.IPv4Network("100.64.217.0/30")
+
+    @pydantic.field_validator("uplink")
+    @classmethod
+    def _has_two_addresses(cls, network: ipaddress.IPv4Network) -> ipaddress.IPv4Network:
+        if network.prefixlen > 30:
+            raise ValueError("a network with two addresses for hosts is needed, such as 100.64.217.0/30")
+        return network
+
+
 class Config(Section):
     """A rack.
 
@@ -281,6 +308,7 @@ class Config(Section):
         sleds: what instances run on.
         storage: room for distributed disks and snapshots, whatever the quotas say; absent, no limit.
         largest_physical_disk: of a sled, which no local disk can exceed; absent, no limit.
+        guests: what runs inside the instances.
     """
 
     listen: Listen | None = Endpoint("127.0.0.1", 12220)
@@ -297,11 +325,14 @@ class Config(Section):
     sleds: tuple[Sleds, ...] = (Sleds(count=4),)
     storage: Size | None = None
     largest_physical_disk: Size | None = None
+    guests: Guests = Guests()
 
     @pydantic.model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.listen is None and self.tls is None:
             raise ValueError("listen and tls: at least one is needed, or nobody can reach the rack")
+        if self.guests.backend != "none" and self.mode == "commanded":
+            raise ValueError("guests need time of their own; mode commanded goes with guests none only")
         silos = [silo.name for silo in self.silos]
         if not silos:
             raise ValueError("silos: at least one is needed")

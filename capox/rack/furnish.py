@@ -64,7 +64,7 @@ def build_rack(
         _add_sleds(rack, sleds)
     # After the pools, because a new VPC's gateway is attached to them.
     for silo in chosen.silos:
-        _add_projects(rack, silo, silos[silo.name])
+        _add_projects(rack, silo, silos[silo.name], chosen.guests.image)
     return rack
 
 
@@ -105,7 +105,7 @@ def _add_user(rack: Rack, silo: records.Silo, user: config.User, variables: Mapp
         )
 
 
-def _add_projects(rack: Rack, silo: config.Silo, record: records.Silo) -> None:
+def _add_projects(rack: Rack, silo: config.Silo, record: records.Silo, default_guest: str | None) -> None:
     made: dict[str, records.Project] = {}
     for project in silo.projects:
         made[project.name] = projects.add_project(rack, record, project.name, project.description)
@@ -126,6 +126,7 @@ def _add_projects(rack: Rack, silo: config.Silo, record: records.Silo) -> None:
                 version=image.version,
                 size_bytes=image.size,
                 block_size_bytes=image.block_size,
+                guest=image.guest or default_guest,
             )
         )
 

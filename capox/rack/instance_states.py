@@ -3,7 +3,8 @@
 An instance has a VMM, and a reservation on a sled, in the states starting, running, rebooting and stopping. Everything
 that takes time waits on the agenda, bound to the number of transitions that the instance had made when it was entered;
 whatever changes the instance's direction in between counts one more and so overtakes it. Every change of state goes
-through `_move`, which is where a backend that runs guests will hear of them.
+through `_move`. A passing state begins with an act on the guest (`Rack.guests`) and ends when both its time has passed
+and the guest has come to where it was sent.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import datetime
 from collections.abc import Callable
 from http import HTTPStatus
 
-from capox.rack import console, errors, placement, records
+from capox.rack import errors, placement, records
 from capox.rack.call import Call
 from capox.rack.state import Rack, Timing
 
@@ -64,7 +65,7 @@ async def begin_stop(call: Call, instance: records.Instance) -> None:
     if instance.state == "creating":
         raise errors.invalid_request(_STILL_CREATING)
     if instance.state == "failed":
-        _move(instance, "stopped", call.rack.now())
+        _move(call.rack, instance, "stopped", call.rack.now())
     elif instance.state != "stopped":
         await _instruct_sled(call, instance)
         if instance.state != "stopping":
@@ -107,7 +108,7 @@ async def reach_sled(call: Call, instance: records.Instance) -> None:
 
 def finish_creation(rack: Rack, instance: records.Instance) -> None:
     """Let an instance whose parts are all there leave the state `creating`."""
-    _move(instance, "stopped", rack.now())
+    _move(rack, instance, "stopped", rack.now())
 
 
 def fail(rack: Rack, instance: records.Instance) -> None:
@@ -117,6 +118,7 @@ def fail(rack: Rack, instance: records.Instance) -> None:
         ValueError: it has no VMM that could be gone.
     """
     _require_vmm(instance)
+    rack.guests.kill(instance)
     _fail(rack, instance, rack.now())
 
 
@@ -129,7 +131,7 @@ def crash_guest(rack: Rack, instance: records.Instance) -> None:
         ValueError: it has no VMM that could crash.
     """
     _require_vmm(instance)
-    _lose_vmm(instance)
+    _lose_vmm(rack, instance)
     _await_notice(rack, instance, rack.now())
 
 
@@ -139,9 +141,18 @@ def power_off_guest(rack: Rack, instance: records.Instance) -> None:
     Raises:
         ValueError: there is no running guest.
     """
-    if instance.state != "running" or instance.is_vmm_lost:
-        raise ValueError(f"instance {instance.name} has no running guest; its state is {instance.state}")
+    _require_guest(instance)
     _enter(rack, instance, "stopping", rack.now())
+
+
+def reboot_guest(rack: Rack, instance: records.Instance) -> None:
+    """Let the guest reboot itself.
+
+    Raises:
+        ValueError: there is no running guest.
+    """
+    _require_guest(instance)
+    _enter(rack, instance, "rebooting", rack.now())
 
 
 def lose_sled(rack: Rack, sled: records.Sled) -> None:
@@ -166,7 +177,7 @@ def restore_sled(rack: Rack, sled: records.Sled, *, rebooted: bool = False) -> N
     sled.is_reachable = True
     for instance in _carried(rack, sled):
         if rebooted:
-            _lose_vmm(instance)
+            _lose_vmm(rack, instance)
         if instance.is_vmm_lost:
             _await_notice(rack, instance, rack.now())
         elif instance.state in _ENDS:
@@ -178,7 +189,7 @@ def expunge_sled(rack: Rack, sled: records.Sled) -> None:
     sled.is_in_service = False
     sled.is_reachable = False
     for instance in _carried(rack, sled):
-        _lose_vmm(instance)
+        _lose_vmm(rack, instance)
         _await_notice(rack, instance, rack.now())
 
 
@@ -246,7 +257,7 @@ def _start(rack: Rack, instance: records.Instance, moment: datetime.datetime, *,
         placement.reserve(rack, instance, sled)
     except errors.Refusal:
         if instance.state != "stopped":
-            _move(instance, "stopped", moment)
+            _move(rack, instance, "stopped", moment)
         raise
     _enter(rack, instance, "starting", moment)
 
@@ -270,11 +281,12 @@ async def _instruct_sled(call: Call, instance: records.Instance) -> None:
 def _fail(rack: Rack, instance: records.Instance, moment: datetime.datetime) -> None:
     placement.vacate(rack, instance)
     instance.is_vmm_lost = False
-    _move(instance, "failed", moment)
+    _move(rack, instance, "failed", moment)
     consider_restart(rack, instance, moment)
 
 
-def _lose_vmm(instance: records.Instance) -> None:
+def _lose_vmm(rack: Rack, instance: records.Instance) -> None:
+    rack.guests.kill(instance)
     instance.is_vmm_lost = True
     instance.transitions += 1
 
@@ -284,6 +296,11 @@ def _require_vmm(instance: records.Instance) -> None:
         raise ValueError(f"instance {instance.name} is {instance.state} and has no VMM; start it first")
 
 
+def _require_guest(instance: records.Instance) -> None:
+    if instance.state != "running" or instance.is_vmm_lost:
+        raise ValueError(f"instance {instance.name} has no running guest; its state is {instance.state}")
+
+
 def _carried(rack: Rack, sled: records.Sled) -> list[records.Instance]:
     """The instances of a sled, in an order that does not differ from run to run."""
     found = (rack.instances.by_id(identity) for identity in sorted(sled.instances))
@@ -291,24 +308,27 @@ def _carried(rack: Rack, sled: records.Sled) -> list[records.Instance]:
 
 
 def _enter(rack: Rack, instance: records.Instance, state: records.InstanceState, moment: datetime.datetime) -> None:
-    """Move to a passing state, which ends by itself."""
-    _move(instance, state, moment)
+    """Move to a passing state, which ends by itself, and send the guest on its way."""
+    _move(rack, instance, state, moment)
+    acts = {"starting": rack.guests.start, "rebooting": rack.guests.reset, "stopping": rack.guests.stop}
+    acts[state](instance)
     _await_end(rack, instance, moment)
 
 
 def _await_end(rack: Rack, instance: records.Instance, moment: datetime.datetime) -> None:
-    """Let a passing state end in its time, if the sled can tell the rack of it then."""
+    """Let a passing state end in its time, when the guest has got there and the sled can tell the rack of it."""
     end, duration = _ENDS[instance.state]
     expected = instance.transitions
+    due = moment + datetime.timedelta(seconds=duration(rack.timing))
 
     def finish(now: datetime.datetime) -> None:
         if instance.transitions != expected or not _answers(rack, instance):
             return
         if end == "stopped":
             placement.vacate(rack, instance)
-        _move(instance, end, now)
+        _move(rack, instance, end, now)
 
-    rack.agenda.enter(moment + datetime.timedelta(seconds=duration(rack.timing)), finish)
+    rack.guests.when_settled(instance, moment, lambda arrived: rack.agenda.enter(max(due, arrived), finish))
 
 
 def _await_notice(rack: Rack, instance: records.Instance, moment: datetime.datetime) -> None:
@@ -332,10 +352,10 @@ def _is_in_service(rack: Rack, instance: records.Instance) -> bool:
     return instance.sled is not None and rack.sleds[instance.sled].is_in_service
 
 
-def _move(instance: records.Instance, state: records.InstanceState, moment: datetime.datetime) -> None:
+def _move(rack: Rack, instance: records.Instance, state: records.InstanceState, moment: datetime.datetime) -> None:
     """Change an instance's state. Nothing else does."""
     if state == "running":
-        (console.reset if instance.state == "rebooting" else console.power_on)(instance, moment)
+        rack.guests.console(instance, moment)
     instance.state = state
     instance.time_run_state_updated = moment
     instance.transitions += 1

@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -23,6 +25,7 @@ from capox.rack import certificates, config, config_file, control, credentials, 
 from capox.rack.app import RackApp
 from capox.rack.clock import PassingClock
 from capox.rack.endpoint import Endpoint, parse_endpoint
+from capox.rack.guests.session import GuestError, open_guests, questions
 from capox.rack.json import JSON
 from capox.rack.serving import Serving, ServingError, Site
 from capox.rack.state import Rack
@@ -38,6 +41,8 @@ The line on standard output says where everything is. See docs/how-to/run-the-ra
 # How long requests that are under way when the rack is told to stop may take to end.
 GRACE_SECONDS = 5
 COMMANDED_GRACE_SECONDS = 1
+
+_ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 -- to be recognised, not to be listened on
 
 _logger = structlog.get_logger()
 
@@ -66,6 +71,10 @@ def build_parser() -> argparse.ArgumentParser:
     how.add_argument("--mode", choices=("auto", "commanded"), help="time passes by itself, or only on command")
     how.add_argument("--timing", choices=("instant", "quick", "realistic"), help="how long things take")
     how.add_argument("--seed", type=int, metavar="N", help="of ids and addresses, so that two runs are alike")
+    inside = parser.add_argument_group("what runs inside the instances (docs/how-to/run-machines.md)")
+    inside.add_argument("--guests", choices=("none", "docker"), help="nothing (default), or a container each")
+    inside.add_argument("--guest-image", metavar="IMAGE", help="what they boot unless the rack's image says it")
+    inside.add_argument("--allow-host-changes", action="store_true", help="do not ask before changing this computer")
     log = parser.add_argument_group("log, on standard error")
     log.add_argument("--log-format", choices=("console", "json"), default="console")
     log.add_argument("--log-level", choices=logs.LEVELS, default="info", help="debug shows every request")
@@ -90,13 +99,15 @@ def main(arguments: Sequence[str]) -> int:
         control_token = _control_token(chosen, environment)
         if options.check:
             return 0
+        _ask_for_changes(chosen, is_allowed=options.allow_host_changes)
         with tempfile.TemporaryDirectory(prefix="capox-rack-") as directory:
             try:
-                asyncio.run(_serve(chosen, rack, control_token, options.ready_file, Path(directory)))
+                run = _Run(chosen, rack, environment, control_token, options.ready_file, Path(directory))
+                asyncio.run(_serve(run))
             finally:
                 if options.ready_file is not None:
                     options.ready_file.unlink(missing_ok=True)
-    except (UsageError, config_file.ConfigError, credentials.CredentialError, ServingError) as error:
+    except (UsageError, config_file.ConfigError, credentials.CredentialError, GuestError, ServingError) as error:
         for line in str(error).splitlines():
             print(f"capox rack: {line}", file=sys.stderr)  # noqa: T201 -- a command's complaint
         return 2
@@ -122,6 +133,10 @@ def configuration(options: argparse.Namespace, environment: settings.Settings) -
     }
     if options.timing is not None:
         changes["timing"] = TimingChoice(preset=options.timing)
+    inside = {"backend": options.guests, "image": options.guest_image}
+    inside = {name: value for name, value in inside.items() if value is not None}
+    if inside:
+        changes["guests"] = found.guests.model_copy(update=inside)
     if options.listen_tls is not None:
         tls = found.tls or config.Tls(listen=options.listen_tls, self_signed=True)
         changes["tls"] = tls.model_copy(update={"listen": options.listen_tls})
@@ -156,25 +171,65 @@ def _control_token(chosen: config.Config, environment: settings.Settings) -> str
         raise credentials.CredentialError(f"control: {error}") from None
 
 
-async def _serve(
-    chosen: config.Config, rack: Rack, control_token: str | None, ready_file: Path | None, directory: Path
-) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """One run of the command."""
+
+    chosen: config.Config
+    rack: Rack
+    environment: settings.Settings
+    control_token: str | None
+    ready_file: Path | None
+    directory: Path
+
+
+def _ask_for_changes(chosen: config.Config, *, is_allowed: bool) -> None:
+    """Ask whether this computer may be changed for guests, if there are to be any.
+
+    Raises:
+        UsageError: it may not, or nobody is there to be asked, or they cannot be.
+    """
+    if chosen.guests.backend == "none":
+        return
+    if chosen.mode == "commanded":
+        raise UsageError("guests: they need time of their own; mode commanded goes with guests none only")
+    if is_allowed:
+        return
+    changes = "".join(f"\n  {line}" for line in questions(chosen))
+    wanted = f"guests change this computer until the rack ends, which puts everything back:{changes}"
+    if not sys.stdin.isatty():
+        raise UsageError(f"{wanted}\nallow it with --allow-host-changes")
+    print(f"capox rack: {wanted}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 -- a question
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("nothing was changed")
+
+
+async def _serve(run: _Run) -> None:
     """Serve until SIGTERM or SIGINT."""
-    app = RackApp(rack, on_call=logs.log_call)
-    sites = list(_sites(chosen, app, control_token, directory))
-    # An operation that waits for a commanded clock would never end; there is no sense in waiting for it.
-    grace_seconds = COMMANDED_GRACE_SECONDS if chosen.mode == "commanded" else GRACE_SECONDS
-    serving = Serving(sites, grace_seconds)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    variables, state_directory = run.environment.variables, run.environment.state_directory
+    async with open_guests(run.rack, run.chosen, variables, state_directory) as shared_host:
+        await _serve_sites(run, shared_host, stopping)
+
+
+async def _serve_sites(run: _Run, shared_host: str | None, stopping: asyncio.Event) -> None:
+    chosen, rack = run.chosen, run.rack
+    app = RackApp(rack, on_call=logs.log_call)
+    sites = list(_sites(run, app, shared_host))
+    # An operation that waits for a commanded clock would never end; there is no sense in waiting for it.
+    grace_seconds = COMMANDED_GRACE_SECONDS if chosen.mode == "commanded" else GRACE_SECONDS
+    serving = Serving(sites, grace_seconds)
     await serving.start()
     tasks = [asyncio.create_task(stopping.wait()), asyncio.create_task(serving.wait())]
     if isinstance(rack.clock, PassingClock):
         tasks.append(asyncio.create_task(pace.keep_pace(rack)))
     try:
-        _announce(_announcement(chosen, serving.urls, sites), ready_file)
+        _announce(
+            _announcement(chosen, serving.urls | _shared_urls(serving.urls, sites, shared_host), sites), run.ready_file
+        )
         _logger.info("Serving the rack", **serving.urls, mode=chosen.mode, timing=chosen.timing.preset)
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
@@ -189,19 +244,37 @@ async def _serve(
             await asyncio.wait_for(app.finish(), grace_seconds)
 
 
-def _sites(chosen: config.Config, app: RackApp, control_token: str | None, directory: Path) -> list[Site]:
+def _sites(run: _Run, app: RackApp, shared_host: str | None) -> list[Site]:
+    """What is served: the API, a second time where guests reach it too, and the control endpoint."""
+    chosen = run.chosen
     sites = []
     if chosen.listen is not None:
         sites.append(Site("api", app, chosen.listen))
     if chosen.tls is not None:
         certificate, key = chosen.tls.certificate, chosen.tls.key
         if certificate is None or key is None:
-            certificate, key = directory / "certificate.pem", directory / "key.pem"
-            certificates.write_self_signed(certificate, key, chosen.tls.listen.host)
+            certificate, key = run.directory / "certificate.pem", run.directory / "key.pem"
+            hosts = [chosen.tls.listen.host, *([shared_host] if shared_host is not None else [])]
+            certificates.write_self_signed(certificate, key, *hosts)
         sites.append(Site("api_tls", app, chosen.tls.listen, certificate, key))
-    if chosen.control is not None and control_token is not None:
-        sites.append(Site("control", control.build_control(app, control_token), chosen.control.listen))
+    if shared_host is not None:
+        sites += [
+            dataclasses.replace(site, name=f"{site.name}_shared", endpoint=Endpoint(shared_host, site.endpoint.port))
+            for site in sites
+            if site.endpoint.is_loopback
+        ]
+    if chosen.control is not None and run.control_token is not None:
+        sites.append(Site("control", control.build_control(app, run.control_token), chosen.control.listen))
     return sites
+
+
+def _shared_urls(urls: Mapping[str, str], sites: Sequence[Site], shared_host: str | None) -> dict[str, str]:
+    """Where guests reach what listens on every address of this computer anyway."""
+    if shared_host is None:
+        return {}
+    anywhere = {site.name: site.endpoint.host for site in sites if site.endpoint.host in _ANYWHERE}
+    found = {name: urlsplit(urls[name]) for name in anywhere if name != "control"}
+    return {f"{name}_shared": f"{url.scheme}://{shared_host}:{url.port}" for name, url in found.items()}
 
 
 def _announcement(chosen: config.Config, urls: dict[str, str], sites: Sequence[Site]) -> JSON:

@@ -211,7 +211,7 @@ class Snapshot(InProject):
 
 @dataclasses.dataclass(kw_only=True, slots=True)
 class Image(Named):
-    """An image of a project, or of the whole silo when `project` is None."""
+    """An image of a project, or of the whole silo when `project` is None; `guest` is what a guest boots for it."""
 
     silo: str
     project: str | None
@@ -220,6 +220,7 @@ class Image(Named):
     size_bytes: int
     block_size_bytes: int
     digest: JSON = None
+    guest: str | None = None
 
     @property
     def parent(self) -> str:

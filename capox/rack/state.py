@@ -20,6 +20,8 @@ from capox.rack import records
 from capox.rack.addresses import LowestFree, PortShares
 from capox.rack.clock import Agenda, Clock
 from capox.rack.document import Document
+from capox.rack.guests.interface import Guests
+from capox.rack.guests.nothing import NoGuests
 from capox.rack.table import Listing, Table
 
 
@@ -73,6 +75,8 @@ class Rack:
         self.timing = timing
         self.latest_version = document.version
         self.agenda = Agenda()
+        # What runs inside the instances.
+        self.guests: Guests = NoGuests()
 
         self.silos: Table[records.Silo] = Table("silo")
         self.users: Table[records.User] = Table("silo-user")

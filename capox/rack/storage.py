@@ -90,6 +90,7 @@ def remove_disk(rack: Rack, disk: records.Disk) -> None:
     """Take a disk away and give back what it costs. One that is attached is detached before."""
     detach(rack, disk)
     rack.disks.delete(disk)
+    rack.guests.delete(disk)
     rack.storage_allocated_bytes -= _room_bytes(disk)
     _silo_of_record(rack, disk).provisioned_storage_bytes -= disk.size_bytes
 

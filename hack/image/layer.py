@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE: Final = "application/vnd.oci.image.layer.v1.tar+gzip"
 CHUNK_BYTES: Final = 1 << 20
-_COMPRESSION_LEVEL: Final = 6
+COMPRESSION_LEVEL: Final = 6
 
 
 class Readable(Protocol):
@@ -129,17 +129,20 @@ class HashingWriter(io.RawIOBase):
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def write_layer(entries: Iterable[Entry], path: Path, created_by: str) -> Layer:
+def write_layer(
+    entries: Iterable[Entry], path: Path, created_by: str, *, compression_level: int = COMPRESSION_LEVEL
+) -> Layer:
     """Write entries, in their order, as a compressed layer.
 
     Args:
         entries: what goes in; the directories that hold a thing come before it.
         path: the file to write.
         created_by: as in `Layer`.
+        compression_level: 1, quick, to 9, small.
     """
     with path.open("wb") as file:
         outside = HashingWriter(file)
-        with _compressor(outside) as compressor:
+        with _compressor(outside, compression_level) as compressor:
             inside = HashingWriter(compressor)
             with tarfile.open(fileobj=inside, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 for entry in entries:
@@ -147,17 +150,18 @@ def write_layer(entries: Iterable[Entry], path: Path, created_by: str) -> Layer:
         return Layer(path, outside.digest, outside.size_bytes, inside.digest, created_by)
 
 
-def compress_layer(tar: Readable, path: Path, created_by: str) -> Layer:
+def compress_layer(tar: Readable, path: Path, created_by: str, *, compression_level: int = COMPRESSION_LEVEL) -> Layer:
     """Compress a tar as it is.
 
     Args:
         tar: the tar, at its beginning.
         path: the file to write.
         created_by: as in `Layer`.
+        compression_level: as in `write_layer`.
     """
     with path.open("wb") as file:
         outside = HashingWriter(file)
-        with _compressor(outside) as compressor:
+        with _compressor(outside, compression_level) as compressor:
             inside = HashingWriter(compressor)
             while chunk := tar.read(CHUNK_BYTES):
                 inside.write(chunk)
@@ -173,9 +177,9 @@ def directories_above(paths: Iterable[str], mtime_seconds: int) -> list[Entry]:
     return [Entry(directory, EntryKind.DIRECTORY, 0o755, mtime_seconds) for directory in sorted(found)]
 
 
-def _compressor(target: HashingWriter) -> gzip.GzipFile:
+def _compressor(target: HashingWriter, level: int) -> gzip.GzipFile:
     """A gzip file without a name and a time, which would tell when and where it was made."""
-    return gzip.GzipFile(filename="", mode="wb", compresslevel=_COMPRESSION_LEVEL, fileobj=target, mtime=0)
+    return gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=target, mtime=0)
 
 
 def _add(tar: tarfile.TarFile, entry: Entry) -> None:

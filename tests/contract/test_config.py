@@ -314,30 +314,3 @@ def test_the_versions_of_a_release_are_announced() -> None:
 
     assert (metadata["apiVersion"], metadata["kind"]) == ("clusterctl.cluster.x-k8s.io/v1alpha3", "Metadata")
     assert {"major": major, "minor": minor, "contract": "v1beta2"} in metadata["releaseSeries"]
-
-
-def test_the_template_asks_for_what_it_says() -> None:
-    """The variables that users of Oxide's own provider have set already, with its defaults (L-6)."""
-    text = (CONFIG / "templates" / "cluster-template.yaml").read_text()
-    variables = dict(re.findall(r"\$\{(\w+)(?::=((?:[^{}]|\{\w+\})*))?\}", text.replace("${NAMESPACE}}", "NAMESPACE}")))
-
-    assert variables == {
-        "CLUSTER_NAME": "",
-        "NAMESPACE": "",
-        "KUBERNETES_VERSION": "",
-        "CONTROL_PLANE_MACHINE_COUNT": "1",
-        "WORKER_MACHINE_COUNT": "1",
-        "OXIDE_PROJECT": "",
-        "OXIDE_VPC": "default",
-        "OXIDE_SUBNET": "default",
-        "OXIDE_IP_POOL": '""',
-        "OXIDE_IMAGE_ID": "",
-        "OXIDE_SECRET": "oxide-credentials",
-        "OXIDE_SECRET_NAMESPACE": "NAMESPACE",
-        "CONTROL_PLANE_NCPUS": "4",
-        "CONTROL_PLANE_MEMORY": "8Gi",
-        "CONTROL_PLANE_DISK_SIZE": "50Gi",
-        "WORKER_NCPUS": "8",
-        "WORKER_MEMORY": "16Gi",
-        "WORKER_DISK_SIZE": "100Gi",
-    }

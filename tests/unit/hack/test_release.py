@@ -37,7 +37,8 @@ def test_a_release_is_a_repository_of_clusterctl(tmp_path: Path, kubectl: Path, 
     release = assemble(tmp_path / "out", version="v0.1.0", image=image, kubectl=kubectl)
 
     directory = tmp_path / "out" / "infrastructure-oxide" / "v0.1.0"
-    names = ["cluster-template.yaml", "infrastructure-components.yaml", "metadata.yaml"]
+    templates = ["cluster-template-ha.yaml", "cluster-template.yaml"]
+    names = [*templates, "infrastructure-components.yaml", "metadata.yaml"]
     assert sorted(path.name for path in directory.iterdir()) == names
     images = [
         each["spec"]["template"]["spec"]["containers"][0]["image"]

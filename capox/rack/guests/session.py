@@ -1,0 +1,120 @@
+"""Guests from the beginning of a rack to its end: what has to be there before the first, and what is put back after."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+import structlog
+
+from capox.rack import config
+from capox.rack.guests import container, host
+from capox.rack.guests.docker import DockerGuests, remove_all
+from capox.rack.guests.docker_cli import Docker, DockerError, NoSuchThingError
+from capox.rack.guests.fabric import Fabric, networks_of
+from capox.rack.guests.wiring import Network
+from capox.rack.state import Rack
+
+_logger = structlog.get_logger()
+
+
+class GuestError(Exception):
+    """The rack cannot have guests as it was asked to; the message says why and what to do."""
+
+
+def pools_of(chosen: config.Config) -> list[Network]:
+    """The networks of a configuration's external addresses."""
+    ranges = [(part.first, part.last) for pool in chosen.ip_pools if pool.type == "unicast" for part in pool.ranges]
+    return networks_of(ranges)
+
+
+def questions(chosen: config.Config) -> list[str]:
+    """What guests as configured change on this computer, a line each."""
+    labels = container.Labels(rack=chosen.guests.name)
+    return host.questions(labels.device, chosen.guests.uplink, pools_of(chosen), os.cpu_count() or 1)
+
+
+@contextlib.asynccontextmanager
+async def open_guests(
+    rack: Rack, chosen: config.Config, variables: Mapping[str, str], state_directory: Path
+) -> AsyncIterator[str | None]:
+    """Let a rack have guests within the context, as its configuration says.
+
+    Args:
+        rack: the rack.
+        chosen: its configuration.
+        variables: the environment, for `docker`.
+        state_directory: where the host's settings are kept until they have been put back.
+
+    Yields:
+        The address of this computer that guests reach too; None without guests.
+
+    Raises:
+        GuestError: it cannot be.
+    """
+    if chosen.guests.backend == "none":
+        yield None
+        return
+    labels = container.Labels(rack=chosen.guests.name)
+    docker = Docker(variables)
+    settings = host.HostSettings(state_directory / f"guests-{chosen.guests.name}.json")
+    with _alone(state_directory, chosen.guests.name):
+        try:
+            await docker.require_local()
+            # Left by a rack of the same name that was killed.
+            await remove_all(docker, labels)
+            image = await _check_images(docker, chosen)
+            fabric = Fabric(docker, labels, image, chosen.guests.uplink, pools_of(chosen))
+            await fabric.open()
+            guests = DockerGuests(rack, docker, labels, fabric)
+            try:
+                await settings.apply(fabric.shell, os.cpu_count() or 1)
+                rack.guests = guests
+                yield str(fabric.host_address)
+            finally:
+                await guests.close()
+                await settings.restore(fabric.shell)
+                await fabric.close()
+                await remove_all(docker, labels)
+        except DockerError as error:
+            raise GuestError(f"guests: {error}") from None
+
+
+async def _check_images(docker: Docker, chosen: config.Config) -> str:
+    """Make sure that every guest image is here.
+
+    Returns:
+        The one whose programs make the rack's networks.
+
+    Raises:
+        GuestError: there is none at all, or one is not here.
+    """
+    wanted = [chosen.guests.image, *(image.guest for silo in chosen.silos for image in silo.images)]
+    images = [image for image in dict.fromkeys(wanted) if image is not None]
+    if not images:
+        raise GuestError("guests: no image names a guest image; give one with --guest-image, or `guest` of an image")
+    for image in images:
+        try:
+            await docker.inspect("image", image)
+        except NoSuchThingError:
+            raise GuestError(f"guests: image {image} is not on this computer; build or pull it first") from None
+    return images[0]
+
+
+@contextlib.contextmanager
+def _alone(directory: Path, name: str) -> Iterator[None]:
+    """Keep off two racks with guests of one name.
+
+    Raises:
+        GuestError: the other one runs.
+    """
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (directory / f"guests-{name}.lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise GuestError(f"guests: another rack has guests under the name {name}; give this one another") from None
+        yield

@@ -1,0 +1,96 @@
+"""What a rack is told of a node image: a small file beside it, and an entry for the rack's configuration.
+
+The id follows from what the image holds: an image does not change under its id, on a real rack or here.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from hack.controlplane.paths import cache_directory
+from hack.nodeimage import debian
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hack.nodeimage.build import Built
+
+_NAMESPACE: Final = uuid.UUID("7b0a4f62-4d0c-4a52-9b53-51c3e2b4b7f1")
+_GIBIBYTE: Final = 1 << 30
+
+
+@dataclass(frozen=True)
+class RegisteredImage:
+    """A node image as a rack knows it.
+
+    Attributes:
+        id: the image's id in the rack.
+        name: its name in the rack.
+        description: what it is, for people.
+        os: its operating system.
+        version: the operating system's version.
+        size_bytes: size of the image, whole gibibytes.
+        kubernetes: the version of Kubernetes on it.
+        reference: the name by which Docker knows it.
+    """
+
+    id: str
+    name: str
+    description: str
+    os: str
+    version: str
+    size_bytes: int
+    kubernetes: str
+    reference: str
+
+    def rack_entry(self) -> dict[str, Any]:
+        """The entry of `images` in a rack's configuration."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "description": self.description,
+            "os": self.os,
+            "version": self.version,
+            "size": self.size_bytes,
+            "guest": self.reference,
+        }
+
+
+def describe(built: Built) -> RegisteredImage:
+    """What a rack is to be told of an image."""
+    release = built.release
+    return RegisteredImage(
+        id=str(uuid.uuid5(_NAMESPACE, f"{release.name}/{built.key}")),
+        name=release.name,
+        description=f"Debian {debian.OS_VERSION}. {release.origin}",
+        os=debian.OS,
+        version=debian.OS_VERSION,
+        size_bytes=-(-built.size_bytes // _GIBIBYTE) * _GIBIBYTE,
+        kubernetes=release.version,
+        reference=built.reference,
+    )
+
+
+def directory(environ: Mapping[str, str]) -> Path:
+    """Where the files are: `node-images` in our cache."""
+    return cache_directory(environ) / "node-images"
+
+
+def write(image: RegisteredImage, environ: Mapping[str, str]) -> Path:
+    """Note an image. The file is there completely or not at all."""
+    path = directory(environ) / f"{image.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(image), indent=2) + "\n")
+    partial.rename(path)
+    return path
+
+
+def registered(environ: Mapping[str, str]) -> list[RegisteredImage]:
+    """The images that have been noted, by Kubernetes version's name."""
+    paths = sorted(directory(environ).glob("node-*.json"))
+    return [RegisteredImage(**json.loads(path.read_text())) for path in paths]

@@ -1,0 +1,39 @@
+"""A Docker engine, an image, and a rack with guests; everything here is skipped where there is no engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hack.docker.engine import Engine, answering_host
+from tests.e2e import small_image
+from tests.e2e.lab import Lab
+
+
+@pytest.fixture(scope="session")
+def docker_host() -> str:
+    """An engine of this computer that answers."""
+    own = {**os.environ, "DOCKER_HOST": Engine(os.environ).host}
+    found = answering_host(os.environ) or answering_host(own)
+    if found is None:
+        pytest.skip("no Docker engine of this computer answers; `make e2e` starts one where it runs as root")
+    return found
+
+
+@pytest.fixture(scope="session")
+def image(docker_host: str) -> str:
+    """A guest image that boots in a moment."""
+    missing = small_image.missing_programs()
+    if missing:
+        pytest.skip(f"the small guest image is made of this computer's {', '.join(missing)}, which is not installed")
+    return small_image.make(docker_host)
+
+
+@pytest.fixture
+def lab(docker_host: str, image: str, tmp_path: Path) -> Iterator[Lab]:
+    """A rack with guests and with firewall rules that let the tests' traffic in."""
+    with Lab(tmp_path, docker_host, image) as made:
+        yield made

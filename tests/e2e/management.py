@@ -1,0 +1,149 @@
+"""A management cluster with the provider, beside a rack whose machines boot node images."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hack.controlplane import components
+from hack.controlplane.binaries import resolve
+from hack.controlplane.capi import ManagementCluster
+from hack.controlplane.programs import KUBECTL
+from hack.nodeimage.register import RegisteredImage
+from tests.e2e.lab import Lab
+from tests.integration.provider_process import ProviderProcess, install
+from tests.integration.stage import Stage
+from tests.rack_process import CONFIG
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "config" / "templates"
+NAMESPACE = "e2e"
+RACK = "nodes"
+POOL = "203.0.113.0-203.0.113.63"
+UPLINK = "100.64.221.0/30"
+UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+
+_CRDS = TEMPLATES.parents[1] / "crds"
+_COMMAND_SECONDS = 60
+
+
+class Machines:
+    """What the stories of whole clusters need.
+
+    Args:
+        stage: management cluster, provider and rack.
+        lab: the rack, seen from below.
+        kubectl: the program.
+        directory: for kubeconfigs.
+    """
+
+    def __init__(self, stage: Stage, lab: Lab, kubectl: Path, directory: Path) -> None:
+        self.stage = stage
+        self.lab = lab
+        self._kubectl = kubectl
+        self._directory = directory
+
+    def make_cluster(
+        self, name: str, image: RegisteredImage, *, template: str, control_planes: int, workers: int, **variables: str
+    ) -> None:
+        """Apply a template, as its users do, for small machines."""
+        small = {
+            "OXIDE_PROJECT": "demo",
+            "OXIDE_IMAGE_ID": image.id,
+            **{f"{kind}_NCPUS": "2" for kind in ("CONTROL_PLANE", "WORKER")},
+            **{f"{kind}_MEMORY": "3Gi" for kind in ("CONTROL_PLANE", "WORKER")},
+            **{f"{kind}_DISK_SIZE": "10Gi" for kind in ("CONTROL_PLANE", "WORKER")},
+        }
+        manifest = self.stage.plane.clusterctl(
+            *("generate", "cluster", name, "--from", str(TEMPLATES / template), "--target-namespace", NAMESPACE),
+            *("--kubernetes-version", image.kubernetes, "--control-plane-machine-count", str(control_planes)),
+            *("--worker-machine-count", str(workers)),
+            variables=small | variables,
+        )
+        self.stage.plane.kubectl("apply", "-f", "-", stdin=manifest)
+
+    def objects(self, cluster: str, kind: str, *words: str) -> list[dict[str, Any]]:
+        """Objects of a kind in a workload cluster; none as long as it does not answer."""
+        kubeconfig = self.kubeconfig(cluster)
+        if kubeconfig is None:
+            return []
+        done = subprocess.run(
+            [self._kubectl, "--kubeconfig", kubeconfig, "get", kind, "-o", "json", "--request-timeout=10s", *words],
+            env={"HOME": str(self._directory), "PATH": os.defpath},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_COMMAND_SECONDS,
+        )
+        return list(json.loads(done.stdout)["items"]) if done.returncode == 0 else []
+
+    def private_address(self, instance: str) -> str:
+        """The IPv4 address of an instance's NIC."""
+        (nic,) = self.stage.ask("/v1/network-interfaces", instance=instance)["items"]
+        stack = nic["ip_stack"]["value"]
+        address: str = stack.get("v4", stack)["ip"]
+        return address
+
+    def containers(self) -> list[str]:
+        """The containers of the rack, by name: those of its machines, and the one in which its networks are."""
+        return self.lab.docker("ps", "-a", "--format", "{{.Names}}", "--filter", f"label=capox.rack={RACK}").split()
+
+    def kubeconfig(self, cluster: str) -> Path | None:
+        """The file by which the administrator logs in; None as long as there is none."""
+        secret = self.stage.get("secret", f"{cluster}-kubeconfig")
+        if secret is None:
+            return None
+        path = self._directory / f"{cluster}.kubeconfig"
+        path.touch(mode=0o600)
+        path.write_bytes(base64.b64decode(secret["data"]["value"]))
+        return path
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    """Whether a Node says so."""
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
+
+
+def _rack(images: list[RegisteredImage]) -> dict[str, Any]:
+    """What is different from the rack of the other tests, which may run at the same time."""
+    (silo,) = CONFIG["silos"]
+    pool = {"name": "public", "ranges": [POOL], "silos": [{"silo": "lab", "default": True}]}
+    return {
+        "silos": [silo | {"images": [image.rack_entry() for image in images]}],
+        "ip_pools": [pool],
+        "guests": {"backend": "docker", "name": RACK, "image": images[0].reference, "uplink": UPLINK},
+    }
+
+
+@contextlib.contextmanager
+def open_machines(directory: Path, docker_host: str, images: list[RegisteredImage]) -> Iterator[Machines]:
+    """A management cluster, a provider, and a rack that offers these images.
+
+    Args:
+        directory: for logs.
+        docker_host: the engine that has the images.
+        images: node images.
+    """
+    found = resolve(os.environ)
+    plane_directory = directory / "controlplane"
+    plane_directory.mkdir()
+    plane = ManagementCluster(found, components.ensure(os.environ, found, None), directory=plane_directory)
+    with plane, Lab(directory, docker_host, images[0].reference, **_rack(images)) as lab:
+        plane.kubectl("apply", "--server-side", "-k", str(_CRDS))
+        files = [word for path in _CRDS.glob("oxide*.yaml") for word in ("-f", str(path))]
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+        plane.kubectl("create", "namespace", NAMESPACE)
+        install(plane)
+        lab.allow(
+            {"name": "allow-internal-inbound", "filters": {"hosts": [{"type": "vpc", "value": "default"}]}},
+            {"name": "allow-api", "filters": {"ports": ["6443"], "protocols": [{"type": "tcp"}]}},
+        )
+        with ProviderProcess(plane, directory, f"--namespace={NAMESPACE}") as provider:
+            stage = Stage(plane, lab.rack, provider, NAMESPACE)
+            stage.add_credentials()
+            yield Machines(stage, lab, found.path(KUBECTL), directory)

@@ -1,0 +1,131 @@
+"""Clusters of machines that boot node images: what the Nodes of the template are, and how another version comes."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hack.nodeimage import register
+from hack.nodeimage.register import RegisteredImage
+from tests.e2e.management import NAMESPACE, UNINITIALIZED, Machines, is_ready, open_machines
+from tests.integration.waiting import eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
+
+BOOT_SECONDS = 900
+# Two machines boot one after the other, and two are taken away.
+UPGRADE_SECONDS = 1500
+
+_CORE = "/apis/cluster.x-k8s.io/v1beta2"
+_CONTROL_PLANE = "/apis/controlplane.cluster.x-k8s.io/v1beta2"
+_INFRASTRUCTURE = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1"
+
+
+@pytest.fixture(scope="session")
+def images() -> list[RegisteredImage]:
+    """Two node images; not made here, because that takes long and shows how far it is."""
+    found = register.registered(os.environ)
+    if len(found) < 2:
+        pytest.skip("two node images are needed; `make node-image` makes them")
+    return found[:2]
+
+
+@pytest.fixture
+def machines(docker_host: str, images: list[RegisteredImage], tmp_path: Path) -> Iterator[Machines]:
+    """A management cluster, a provider and a rack of the test's own."""
+    with open_machines(tmp_path, docker_host, images) as made:
+        yield made
+
+
+def test_nodes_are_ready_and_get_another_version(machines: Machines, images: list[RegisteredImage]) -> None:
+    """The default template makes Nodes that are Ready, know their instances, and wait; then both are upgraded."""
+    old, new = images
+    machines.make_cluster("web", old, template="cluster-template.yaml", control_planes=1, workers=1)
+
+    eventually(
+        "two Nodes are Ready", lambda: ready_versions(machines) == [old.kubernetes] * 2, within_seconds=BOOT_SECONDS
+    )
+    expect_nodes_of_instances(machines)
+    before = {node["metadata"]["uid"] for node in machines.objects("web", "nodes")}
+
+    upgrade(machines, old, new)
+
+    eventually(
+        "two Nodes of the other version are Ready",
+        lambda: ready_versions(machines) == [new.kubernetes] * 2,
+        within_seconds=UPGRADE_SECONDS,
+    )
+    expect_nodes_of_instances(machines)
+    assert before.isdisjoint({node["metadata"]["uid"] for node in machines.objects("web", "nodes")})
+    # The machines held both, so nobody had to ask a registry.
+    (proxy,) = machines.objects("web", "daemonsets", "-n", "kube-system")
+    assert proxy["spec"]["template"]["spec"]["containers"][0]["image"].endswith(new.reference.partition(":")[2])
+    assert proxy["status"]["numberReady"] == 2
+
+    machines.stage.delete_cluster("web", within_seconds=600)
+    assert machines.stage.instances() == []
+    assert machines.stage.on_rack("disks") == []
+    eventually("only the rack's networks are left", lambda: len(machines.containers()) == 1)
+
+
+def ready_versions(machines: Machines) -> list[str]:
+    """The kubelets' versions when every Node is Ready."""
+    nodes = machines.objects("web", "nodes")
+    return [node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes] if all(map(is_ready, nodes)) else []
+
+
+def expect_nodes_of_instances(machines: Machines) -> None:
+    """Each Node is one instance, by name, provider ID and address, and has not been initialized by anybody."""
+    instances = {each["hostname"]: each for each in machines.stage.instances()}
+    nodes = {node["metadata"]["name"]: node for node in machines.objects("web", "nodes")}
+    assert nodes.keys() == instances.keys()
+    for name, node in nodes.items():
+        assert node["spec"]["providerID"] == f"oxide://{instances[name]['id']}"
+        addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
+        assert addresses["InternalIP"] == machines.private_address(instances[name]["name"])
+        # To initialize it is the cloud controller manager's work.
+        assert UNINITIALIZED in {taint["key"] for taint in node["spec"]["taints"]}
+    eventually(
+        "each Machine knows its Node",
+        lambda: (
+            {(each.get("status", {}).get("nodeRef") or {}).get("name") for each in machines.stage.objects("machine")}
+            == nodes.keys()
+        ),
+        within_seconds=120,
+    )
+
+
+def upgrade(machines: Machines, old: RegisteredImage, new: RegisteredImage) -> None:
+    """As its users do: new machine templates with the other image, then their names and the version."""
+    client = machines.stage.plane.client
+    for role in ("control-plane", "workers"):
+        path = f"{_INFRASTRUCTURE}/namespaces/{NAMESPACE}/oxidemachinetemplates"
+        template = client.get(f"{path}/web-{role}")
+        spec: dict[str, Any] = copy.deepcopy(template["spec"])
+        assert spec["template"]["spec"]["imageID"] == old.id
+        spec["template"]["spec"]["imageID"] = new.id
+        client.post(
+            path,
+            {
+                "apiVersion": template["apiVersion"],
+                "kind": template["kind"],
+                "metadata": {"name": f"web-{role}-new", "namespace": NAMESPACE},
+                "spec": spec,
+            },
+        )
+    changes = {
+        f"{_CONTROL_PLANE}/namespaces/{NAMESPACE}/kubeadmcontrolplanes/web-control-plane": {
+            "version": new.kubernetes,
+            "machineTemplate": {"spec": {"infrastructureRef": {"name": "web-control-plane-new"}}},
+        },
+        f"{_CORE}/namespaces/{NAMESPACE}/machinedeployments/web-workers": {
+            "template": {"spec": {"version": new.kubernetes, "infrastructureRef": {"name": "web-workers-new"}}}
+        },
+    }
+    for path, change in changes.items():
+        client.request("PATCH", path, {"spec": change}, content_type="application/merge-patch+json")
