@@ -67,7 +67,7 @@ async def test_requests_say_what_they_are(server: FakeAPIServer) -> None:
         ("PATCH", f"{path}/one/status?fieldManager=capox-manager", merge),
         ("PATCH", f"{path}/one?fieldManager=capox-manager&force=true", "application/apply-patch+yaml"),
         ("DELETE", f"{path}/one", "application/json"),
-        ("GET", "/api/v1/secrets?limit=500&labelSelector=a%3D1,b", "application/json"),
+        ("GET", "/api/v1/secrets?limit=100&labelSelector=a%3D1,b", "application/json"),
     ]
     assert json.loads(server.arrived[5].body) == {
         "kind": "DeleteOptions",
