@@ -61,6 +61,8 @@ class Reason(_Word):
     INVALID_SPEC = "InvalidSpec", "The rack refuses what the spec asks for; the message has the rack's words."
     NAME_CONFLICT = "NameConflict", "Something that is not this object's has the name on the rack; it is left alone."
     CREDENTIALS_INVALID = "CredentialsInvalid", "The credentials are missing, incomplete, or refused by the rack."
+    FIREWALL_RULES_IN_PLACE = "FirewallRulesInPlace", "The rules are there that let the cluster's traffic in."
+    FIREWALL_RULE_MISSING = "FirewallRuleMissing", "A rule is missing; the message says what it has to let in."
     NODES_INITIALIZED_BY_ANOTHER = "NodesInitializedByAnother", "Another cloud controller manager serves the cluster."
     SHARED_CREDENTIALS = "SharedCredentials", "The cloud controller manager uses the cluster's own credentials."
     CREDENTIALS_TOO_POWERFUL = "CredentialsTooPowerful", "The credentials may do too much to be put into a cluster."

@@ -13,6 +13,7 @@ from capox.kube.errors import Conflict
 from capox.kube.workqueue import DONE, Request, Result
 from capox.provider import cluster_plan as plan
 from capox.provider import gate
+from capox.provider.cluster_firewall import is_managed
 from capox.provider.cluster_pass import ClusterPass
 from capox.provider.cluster_rack import EndpointMemory
 from capox.provider.cluster_status import cluster_status, paused_cluster_status
@@ -34,6 +35,9 @@ TRANSITION_REQUEUE_SECONDS: Final = 10.0
 
 REFUSED_REQUEUE_SECONDS: Final = 120.0
 """When to try again what a person has to put right."""
+
+FIREWALL_REQUEUE_SECONDS: Final = 120.0
+"""When to look again at a firewall whose rules are ours to keep."""
 
 CREDENTIALS_REQUEUE_SECONDS: Final = 30.0
 """When to read the Secret again that was missing or incomplete; nobody watches Secrets (K-32)."""
@@ -141,12 +145,15 @@ class ClusterReconciler:
         elif facts.trouble is not None:
             seconds = REFUSED_REQUEUE_SECONDS
         elif (
-            facts.waiting_for_machines
+            work.cluster.metadata.is_being_deleted
             or isinstance(facts.step, plan.Wait)
             or work.is_proving
             or (isinstance(facts.step, plan.Placed) and facts.step.warning)
         ):
             seconds = TRANSITION_REQUEUE_SECONDS
+        elif is_managed(work.cluster):
+            # Nobody tells of a rule that somebody else has changed.
+            seconds = min(FIREWALL_REQUEUE_SECONDS, self._deps.sync_period_seconds)
         else:
             seconds = self._deps.sync_period_seconds
         return Result(requeue_after_seconds=seconds * (0.9 + 0.2 * self._deps.randomness.random()))

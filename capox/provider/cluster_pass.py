@@ -19,6 +19,7 @@ from capox.oxide import models
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.provider import cluster_plan as plan
 from capox.provider import names
+from capox.provider.cluster_firewall import converge_firewall, firewall_sight, is_managed
 from capox.provider.cluster_groups import remove_groups
 from capox.provider.cluster_mark import cluster_mark
 from capox.provider.cluster_rack import API_SERVER_PORT, ClusterRack, EndpointMemory
@@ -37,6 +38,9 @@ __all__ = ["ClusterPass"]
 
 STEPS_LIMIT: Final = 12
 """More steps than any endpoint needs; a plan that goes round in circles must not keep a worker."""
+
+FIREWALL_LOOK_SECONDS: Final = 60.0
+"""How long what was seen of a firewall that others keep is believed."""
 
 MOVE_PAUSE_SECONDS: Final = 30.0
 """The least time between two moves (M-29)."""
@@ -113,13 +117,16 @@ class ClusterPass:
     def expect(self, controller: str, wake: Callable[[], None]) -> None:
         """Have the cluster looked at when its floating IP, or an instance that matters to it, changes."""
         floating_ip, last, watched = self.facts.floating_ip, self._memory.last_act, self.facts.instances
-        if self._project is None or floating_ip is None:
+        is_firewall_ours = is_managed(self.cluster) and not self.cluster.metadata.is_being_deleted
+        if self._project is None or (floating_ip is None and not is_firewall_ours):
             return
+        cluster_id = self.cluster.spec.cluster_id if is_firewall_ours else None
 
         def sight_of(instances: InstanceSnapshot, floating_ips: FloatingIpSnapshot) -> Sight:
-            now = floating_ips.by_id(floating_ip.id)
+            now = floating_ips.by_id(floating_ip.id) if floating_ip is not None else None
             states = [(found := instances.by_id(instance)) and str(found.run_state) for instance in watched]
-            return (now and now.instance_id, *states)
+            beside = firewall_sight(cluster_id, instances, floating_ips) if cluster_id else ()
+            return (now and now.instance_id, *states, *beside)
 
         def look(instances: InstanceSnapshot, floating_ips: FloatingIpSnapshot) -> Sight:
             if last is not None and (floating_ips.began <= last or instances.began <= last):
@@ -224,7 +231,20 @@ class ClusterPass:
             self._memory.may_have_groups = may_have
             if is_deleting and may_have:
                 return
-        self.is_finished = is_deleting and self.facts.trouble is None
+        await self._converge_firewall(project)
+        self.is_finished = is_deleting and self.facts.trouble is None and self.facts.firewall is None
+
+    async def _converge_firewall(self, project: Project) -> None:
+        """The rules, each time where they are ours to keep; where they are not, a look at them now and then."""
+        now_seconds, memory = self._deps.clock.monotonic(), self._memory
+        is_deleting = self.cluster.metadata.is_being_deleted
+        if memory.firewall is not None and not is_deleting and not is_managed(self.cluster):
+            looked_seconds, self.facts.firewall = memory.firewall
+            if now_seconds - looked_seconds < FIREWALL_LOOK_SECONDS:
+                return
+        self.facts.firewall = await converge_firewall(self._deps, project, self.cluster, self._cluster_name())
+        if self.facts.firewall is not None:
+            memory.firewall = (now_seconds, self.facts.firewall)
 
     def _endpoint(self) -> plan.Endpoint:
         spec, metadata, memory = self.cluster.spec, self.cluster.metadata, self._memory

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from capox.api import capi
 from capox.api.v1alpha1 import OxideCluster, OxideMachine
+from capox.kube.conditions import Finding
 from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot, ObservedFloatingIp
 from capox.provider import cluster_plan as plan
@@ -46,6 +47,7 @@ class EndpointMemory:
             known: given up by this process, or by one before it.
         proving: The instance that has to show that it answers through the endpoint.
         may_have_groups: Whether anti-affinity groups of the cluster may be there, though the spec asks for none.
+        firewall: When the firewall was last looked at, on the clock, and what was found.
         given_up: Instances that did not, and until when they are passed over.
     """
 
@@ -54,6 +56,7 @@ class EndpointMemory:
     unanswered_at: float | None = None
     proving: UUID | None = None
     may_have_groups: bool = True
+    firewall: tuple[float, Finding] | None = None
     given_up: dict[UUID, float] = dataclasses.field(default_factory=dict)
 
 

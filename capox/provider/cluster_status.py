@@ -41,6 +41,7 @@ class ClusterFacts:
         credentials_ref: The Secret that is kept for the cluster; None when it did not come to that.
         expires: When the token ends, where the Secret tells.
         waiting_for_machines: Names of machines that have to go before the endpoint does.
+        firewall: What is to be told of the firewall; None when it was not looked at.
         trouble: Why the pass ended early; None when it did not.
     """
 
@@ -53,6 +54,7 @@ class ClusterFacts:
     credentials_ref: SecretReference | None = None
     expires: datetime.datetime | None = None
     waiting_for_machines: tuple[str, ...] = ()
+    firewall: Finding | None = None
     trouble: Trouble | None = None
 
 
@@ -75,6 +77,7 @@ def cluster_status(cluster: OxideCluster, facts: ClusterFacts, now: datetime.dat
         *_deleting(cluster, facts),
         *_credentials(facts, now),
         *_attached(facts),
+        *([facts.firewall] if facts.firewall is not None else []),
         _ready(cluster, facts),
     ):
         conditions = set_condition(

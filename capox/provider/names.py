@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["boot_disk_name", "data_disk_name", "floating_ip_name", "group_name", "instance_name"]
+__all__ = ["boot_disk_name", "data_disk_name", "firewall_rule_name", "floating_ip_name", "group_name", "instance_name"]
 
 _CHARACTERS_MAX: Final = 63
 _FOREIGN: Final = re.compile(r"[^a-z0-9-]")
@@ -34,6 +34,11 @@ def data_disk_name(index: int, namespace: str, name: str) -> str:
 def floating_ip_name(namespace: str, name: str) -> str:
     """The name of an OxideCluster's floating IP."""
     return _fit(f"capi-fip-{namespace}-{name}")
+
+
+def firewall_rule_name(namespace: str, name: str, purpose: str, index: int) -> str:
+    """The name of an OxideCluster's firewall rule for a purpose, counted from 0 where one rule is not enough."""
+    return _fit(f"capi-fw-{namespace}-{name}-{purpose}-{index}")
 
 
 def group_name(namespace: str, name: str, role: str, index: int) -> str:

@@ -25,6 +25,7 @@ from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
+from capox.provider.egress import EgressAddresses
 from capox.provider.group_seats import Seats
 
 __all__ = ["Interest", "Project", "Racks", "Sight", "Watch"]
@@ -137,6 +138,9 @@ class Watch:
 class Project:
     """A project of a rack, seen with one set of credentials.
 
+    Whoever changes a VPC's firewall holds `firewall_lock` from the reading of the rules to their writing: all rules are
+    written at once, and what another cluster's pass wrote in between would be lost.
+
     Args:
         client: The client that has the credentials.
         name: The project's name or id.
@@ -149,6 +153,8 @@ class Project:
         self.inventory = ProjectInventory(client, name, clock=clock)
         self.watch = Watch(self.inventory, clock)
         self.seats = Seats(clock)
+        self.firewall_lock = asyncio.Lock()
+        self.egress = EgressAddresses(client, clock)
         self._clock = clock
         self._subnets: dict[tuple[str, str], tuple[UUID, float]] = {}
         self._subnet_turn = asyncio.Lock()

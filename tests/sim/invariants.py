@@ -37,6 +37,8 @@ class Watchdog:
     def __init__(self, world: World) -> None:
         self._world = world
         self._foreign = self._foreign_things()
+        self._foreign_rules = self._rules_of_others()
+        self._own_names: set[str] = set()
         self._instances: dict[str, OwnerMark] = {}
         self._addresses: dict[str, str] = {}
         self._paused_since: dict[str, float] = {}
@@ -61,6 +63,7 @@ class Watchdog:
             *self._endpoint_is_never_on_a_joiner(),
             *self._clusters_outlive_machines(),
             *self._credentials_outlive_clusters(),
+            *self._firewall_is_right(),
             *self._foreign_things_stay(),
             *self._secrets_stay_secret(),
             *self._nothing_is_written_while_paused(),
@@ -101,6 +104,8 @@ class Watchdog:
                     yield f"{record.name} is on the rack, and its OxideMachine has not our finalizer"
         for floating_ip, mark in self._marked(rack.floating_ips):
             owner = clusters.get(mark.uid)
+            if mark.kind != "OxideCluster":
+                continue
             if owner is None:
                 yield f"floating IP {floating_ip.name} is left on the rack, and its OxideCluster is gone"
             elif CLUSTER_FINALIZER not in owner["metadata"].get("finalizers", ()):
@@ -232,6 +237,32 @@ class Watchdog:
         for identity, before in self._foreign.items():
             if now.get(identity) != before:
                 yield f"{before[0]} is somebody else's and was {before}, now {now.get(identity)}"
+
+    def _rules_of_others(self) -> dict[str, Any]:
+        changes = ("id", "time_created", "time_modified")
+        return {
+            rule["name"]: {key: value for key, value in rule.items() if key not in changes}
+            for vpc in self._world.rack.state.vpcs
+            for rule in vpc.firewall_rules
+            if parse_mark(rule["description"]) is None
+        }
+
+    def _firewall_is_right(self) -> Iterator[str]:
+        """Others' rules are never changed, and ours are for the cluster's own instances, as long as there is one."""
+        if self._rules_of_others() != self._foreign_rules:
+            yield f"somebody else's firewall rules were {sorted(self._foreign_rules)}, now {self._rules_of_others()}"
+        clusters = self._objects(OXIDE_CLUSTERS)
+        self._own_names |= {instance.name for instance, _ in self._marked(self._world.rack.state.instances)}
+        for vpc in self._world.rack.state.vpcs:
+            for rule in vpc.firewall_rules:
+                mark = parse_mark(rule["description"])
+                if mark is None:
+                    continue
+                owner = clusters.get(mark.uid)
+                if owner is None or CLUSTER_FINALIZER not in owner["metadata"].get("finalizers", ()):
+                    yield f"firewall rule {rule['name']} is there, and no OxideCluster that would take it away"
+                if not {target["value"] for target in rule["targets"]} <= self._own_names:
+                    yield f"firewall rule {rule['name']} is for others than the cluster's instances"
 
     def _nothing_is_written_while_paused(self) -> Iterator[str]:
         """While a cluster is paused, nothing is written on the rack (C-PA-2)."""

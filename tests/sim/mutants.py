@@ -135,6 +135,22 @@ MUTANTS = (
         "still not: all objects are gone",
     ),
     Mutant(
+        "others' firewall rules are not written back",
+        "capox.provider.firewall_plan",
+        "return WriteRules((*(rule.as_update() for rule in others), *desired))",
+        "return WriteRules(tuple(desired))",
+        "somebody else's firewall rules were",
+        first_seed=1,
+    ),
+    Mutant(
+        "firewall rules stay when their cluster goes",
+        "capox.provider.cluster_firewall",
+        "            step, _ = await _write(deps, project, cluster, vpc, None)\n",
+        "            step = plan.Steady()\n",
+        "is there, and no OxideCluster that would take it away",
+        first_seed=1,
+    ),
+    Mutant(
         "groups stay when their cluster goes",
         "capox.provider.group_plan",
         "return mark is not None and is_made_for(mark, cluster_mark)",

@@ -10,7 +10,7 @@ from capox.provider import names
 from capox.provider.kinds import CLUSTERS, OXIDE_CLUSTERS, OXIDE_MACHINES
 from tests.sim.cluster_api import CREDENTIALS, NAMESPACE
 from tests.sim.invariants import IN_FLIGHT_SECONDS
-from tests.sim.world import Weather, World
+from tests.sim.world import NETWORK_TOKEN, TOKEN, Weather, World
 
 CLUSTER = "web"
 CONVERGENCE_SECONDS = 1500.0
@@ -42,7 +42,9 @@ class Story:
     """
 
     def __init__(self, seed: int, weather: Weather, crashes: int) -> None:
-        self.world = World(seed, weather)
+        # Every other provider may change networks, and is asked to keep the firewall.
+        self._keeps_firewall = seed % 2 == 1
+        self.world = World(seed, weather, NETWORK_TOKEN if self._keeps_firewall else TOKEN)
         self._dice = random.Random(f"story {seed}")
         self._crashes = crashes
         self._before = _inventory(self.world)
@@ -51,7 +53,8 @@ class Story:
         """The cluster, its first control plane machine, and two workers."""
         core, image = self.world.cluster_api, {"imageID": self.world.rack.image.id}
         apart = {"controlPlane": {"policy": "allow"}, "workers": {"policy": "allow"}}
-        core.add_cluster(CLUSTER, ipType="v4", antiAffinity=apart)
+        firewall = {"mode": "Managed", "apiServerSources": ["192.0.2.0/24"]} if self._keeps_firewall else {}
+        core.add_cluster(CLUSTER, ipType="v4", antiAffinity=apart, firewall=firewall)
         core.add_machine(CLUSTER, "web-cp-0", image, is_control_plane=True)
         for number in range(2):
             core.add_machine(CLUSTER, f"web-w-{number}", image | {"dataDisks": [{"size": "5Gi"}]})
@@ -176,5 +179,6 @@ def _inventory(world: World) -> dict[str, list[Any]]:
         "anti-affinity groups": rack.anti_affinity_groups,
     }
     inventory: dict[str, list[Any]] = {name: sorted(each.name for each in table) for name, table in tables.items()}
+    inventory["firewall rules"] = [rule["name"] for vpc in rack.vpcs for rule in vpc.firewall_rules]
     inventory["addresses"] = [pool.taken_count for pool in rack.pool_addresses.values()]
     return inventory

@@ -48,6 +48,9 @@ from tests.sim.store import Change, Store, is_set_once
 from tests.sim.store_client import ProcessGoneError, SeededWeather, StoreClient
 
 TOKEN = "oxide-token-limited_collaborator"
+NETWORK_TOKEN = "oxide-token-collaborator"
+"""Of somebody who may change a VPC's firewall as well."""
+
 TIMING = Timing(
     instance_create=1.2, instance_start=4.0, instance_stop=3.0, disk_delete=0.5, address_change=0.4, auto_restart=40.0
 )
@@ -207,11 +210,13 @@ class World:
     Args:
         seed: Decides all chance in it.
         weather: How bad things are until `clear_up`.
+        token: What the provider is given.
     """
 
-    def __init__(self, seed: int, weather: Weather | None = None) -> None:
+    def __init__(self, seed: int, weather: Weather | None = None, token: str = TOKEN) -> None:
         loop = simulation_loop()
         self.seed = seed
+        self.token = token
         self.dice = random.Random(f"world {seed}")
         self.recorded = Recorded()
         self.rack = RackUnderTest(TIMING, PassingClock(loop.time, EPOCH))
@@ -220,7 +225,7 @@ class World:
         self.store.add_rule(OXIDE_MACHINES, is_set_once("spec", "providerID"))
         self.store.add_rule(OXIDE_CLUSTERS, is_set_once("spec", "clusterID"))
         self.cluster_api = ClusterAPI(self.store, random.Random(f"core {seed}"))
-        self.cluster_api.add_credentials("http://rack", TOKEN)
+        self.cluster_api.add_credentials("http://rack", token)
         self.alive: set[str] = set()
         self.was_alive: set[str] = set()
         bad = weather or Weather()
@@ -319,7 +324,7 @@ class World:
 
     def secrets(self) -> list[str]:
         """What must not be told anywhere, in each form that it may take."""
-        found = [TOKEN]
+        found = [self.token]
         for data in self.cluster_api.bootstrap_data.values():
             secret = data.decode().rsplit(" ", 1)[-1].strip()
             found += [secret, base64.b64encode(data).decode()]

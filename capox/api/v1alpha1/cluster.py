@@ -6,13 +6,14 @@ from capox.api import limits
 from capox.api.capi import APIEndpoint
 from capox.api.limits import CelRule, Limits
 from capox.api.v1alpha1.group import GROUP, Conditions, Generation, Initialization, SecretReference
-from capox.kube.objects import KubeModel, OptionalText, Resource
+from capox.kube.objects import NULL_IS_EMPTY_LIST, KubeModel, OptionalText, Resource
 
 __all__ = [
     "CLUSTER_FINALIZER",
     "CREDENTIALS_FINALIZER",
     "AntiAffinity",
     "CloudControllerManager",
+    "Firewall",
     "FloatingIPStatus",
     "LocalSecretReference",
     "OxideCluster",
@@ -88,6 +89,21 @@ class AntiAffinity(KubeModel):
     """The workers, those of each MachineDeployment apart from each other. Absent: they are not kept apart."""
 
 
+class Firewall(KubeModel):
+    """Who keeps the rules of the VPC's firewall that let the cluster's traffic in."""
+
+    mode: Annotated[OptionalText, Limits({"enum": ["", "Managed", "Unmanaged"]})] = None
+    """Managed: the provider keeps rules for the API server's port and for the ports of the cluster's load balancers,
+    for this cluster's instances only, and takes them away at the end; its user needs the role collaborator on the
+    project. Unmanaged: you do; the condition FirewallReady names a rule that is missing. Absent: Unmanaged."""
+
+    api_server_sources: Annotated[
+        tuple[Annotated[str, limits.network()], ...], NULL_IS_EMPTY_LIST, limits.list_of("set", 64)
+    ] = ()
+    """Networks from which the API server can be reached where the mode is Managed; the addresses under which the
+    cluster's own instances appear outside are let in as well. Absent: from everywhere."""
+
+
 class OxideClusterSpec(KubeModel):
     """What an OxideCluster asks for."""
 
@@ -126,6 +142,10 @@ class OxideClusterSpec(KubeModel):
     """Anti-affinity groups that the provider makes, fills and removes: one for the control plane and one for each
     MachineDeployment, and further ones where a group is full at 32 instances; instances of different groups may share
     a sled. A change is for machines that are made afterwards. Absent: no groups are made."""
+
+    firewall: Firewall | None = None
+    """The firewall of the VPC. The rack replaces all rules at once: a rule that somebody else writes in the same moment
+    as the provider can be lost. Absent: Unmanaged."""
 
     cluster_id: Annotated[OptionalText, limits.cluster_id(optional=True)] = None
     """The identity of this cluster on the rack, part of the owner mark of everything that is made for it. Set once, by
