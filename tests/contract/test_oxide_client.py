@@ -20,7 +20,7 @@ import capox.oxide.operations
 from capox.oxide import OxideClient, models
 from capox.oxide.operation import Operation, Paged
 from tests.contract import openapi
-from tests.unit.oxide.virtual_time import virtual_time
+from tests.sim.loop import simulated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,7 +204,7 @@ def test_a_call_is_sent_and_read_as_the_document_says(operation: Operation[Any])
     @settings(max_examples=25, phases=[Phase.generate])
     @given(st.data(), _bodies(operation), answers)
     def check(data: st.DataObject, body: dict[str, Any] | None, answer: Any) -> None:
-        @virtual_time
+        @simulated
         async def call() -> None:
             """Call, and judge what was sent and read."""
             arguments = _arguments(operation, data.draw)

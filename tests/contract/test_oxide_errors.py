@@ -10,7 +10,7 @@ import pytest
 from capox.oxide import errors, models
 from tests.contract.oxide_rack import LiveRack
 from tests.rack import GIB
-from tests.unit.oxide.virtual_time import seconds, virtual_time
+from tests.sim.loop import seconds, simulated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ def _instance(name: str = "machine-1", **changes: Any) -> models.InstanceCreate:
     return models.InstanceCreate(**fields)
 
 
-@virtual_time
+@simulated
 async def test_what_does_not_exist() -> None:
     """By name and by id; the rack's own words and its request id arrive."""
     async with _rack() as (rack, oxide):
@@ -55,7 +55,7 @@ async def test_what_does_not_exist() -> None:
         assert by_id.value.request_id == rack.app.log.entries()[-1].request_id
 
 
-@virtual_time
+@simulated
 async def test_a_404_that_is_no_absence() -> None:
     """A wrong address or a proxy answers 404 without a code; it is not ObjectNotFound."""
     async with _rack() as (rack, oxide):
@@ -67,7 +67,7 @@ async def test_a_404_that_is_no_absence() -> None:
         assert (caught.value.status, caught.value.error_code) == (404, None)
 
 
-@virtual_time
+@simulated
 async def test_a_name_that_is_taken() -> None:
     """A create that is repeated tells so, and the first one stays."""
     async with _rack() as (_, oxide):
@@ -79,7 +79,7 @@ async def test_a_name_that_is_taken() -> None:
         assert [each.id for each in await oxide.instance_list(project="demo").all()] == [made.id]
 
 
-@virtual_time
+@simulated
 async def test_requests_that_make_no_sense() -> None:
     """Wrong state, wrong selectors, and what the rack's HTTP framework cannot parse, are invalid requests."""
     async with _rack() as (_, oxide):
@@ -96,7 +96,7 @@ async def test_requests_that_make_no_sense() -> None:
         assert unparsed.value.error_code is None
 
 
-@virtual_time
+@simulated
 async def test_a_value_out_of_bounds() -> None:
     """The rack's own limits are its own words."""
     async with _rack() as (_, oxide):
@@ -104,7 +104,7 @@ async def test_a_value_out_of_bounds() -> None:
             await oxide.instance_create(_instance(memory=GIB // 2), project="demo")
 
 
-@virtual_time
+@simulated
 async def test_credentials() -> None:
     """A wrong token, one that may only look, and one that may not even do that."""
     async with _rack("of-nobody") as (_, oxide):
@@ -119,7 +119,7 @@ async def test_credentials() -> None:
             await oxide.project_view("demo")
 
 
-@virtual_time
+@simulated
 async def test_states_that_exclude_each_other() -> None:
     """A start while it stops is a conflict; an attachment while it starts passes by itself."""
     async with _rack() as (_, oxide):
@@ -142,7 +142,7 @@ async def test_states_that_exclude_each_other() -> None:
         assert (await oxide.floating_ip_view(address.id)).instance_id is None
 
 
-@virtual_time
+@simulated
 async def test_no_room() -> None:
     """A create that cannot start still succeeds; its start says why."""
     async with _rack() as (_, oxide):
@@ -154,7 +154,7 @@ async def test_no_room() -> None:
         assert not caught.value.retryable
 
 
-@virtual_time
+@simulated
 async def test_what_passes_by_itself_is_waited_for_by_reads() -> None:
     """Two bad answers and a cut connection later the read succeeds, and its caller sees nothing of them."""
     async with _rack() as (rack, oxide):
@@ -165,7 +165,7 @@ async def test_what_passes_by_itself_is_waited_for_by_reads() -> None:
         assert rack.asked("instance_list") == 4
 
 
-@virtual_time
+@simulated
 async def test_a_failure_after_the_work() -> None:
     """A 500, a cut connection, a late answer: the instance exists, and none of them is repeated."""
     for kind, expected in (
@@ -186,7 +186,7 @@ async def test_a_failure_after_the_work() -> None:
             assert [each.name for each in await oxide.instance_list(project="demo").all()] == ["machine-1"]
 
 
-@virtual_time
+@simulated
 async def test_a_create_whose_client_gave_up_is_finished() -> None:
     """The rack goes on when nobody listens: the instance appears after the client's deadline."""
     async with _rack(write_deadline_seconds=0.01) as (rack, oxide):
@@ -200,7 +200,7 @@ async def test_a_create_whose_client_gave_up_is_finished() -> None:
         assert (await oxide.instance_view("machine-1", project="demo")).run_state is models.InstanceState.STOPPED
 
 
-@virtual_time
+@simulated
 async def test_a_rack_that_is_older_than_we_are() -> None:
     """It refuses our version in words that name it."""
     async with _rack() as (rack, oxide):

@@ -13,7 +13,7 @@ from capox.oxide.models import InstanceState
 from tests.contract.oxide_rack import LiveRack
 from tests.contract.rack import staging
 from tests.rack import GIB
-from tests.unit.oxide.virtual_time import seconds, virtual_time
+from tests.sim.loop import seconds, simulated
 
 if TYPE_CHECKING:
     from capox.oxide import OxideClient
@@ -31,7 +31,7 @@ def _instance(name: str) -> models.InstanceCreate:
     )
 
 
-@virtual_time
+@simulated
 async def test_a_fleet_that_comes_up_is_watched_by_few_lists() -> None:
     """Forty instances are made, and followed until they run, by a list each interval instead of a view each."""
     async with LiveRack() as rack, rack.client() as oxide:
@@ -54,7 +54,7 @@ async def test_a_fleet_that_comes_up_is_watched_by_few_lists() -> None:
         assert rack.asked("instance_list") <= 2 * (seconds() / 1.5 + 2)
 
 
-@virtual_time
+@simulated
 async def test_several_pages_are_one_list_whatever_happens_between_them() -> None:
     """2,500 instances in three pages; in between some vanish and others appear, and none that stays is missed."""
     async with LiveRack() as rack, rack.client() as oxide:
@@ -76,7 +76,7 @@ async def test_several_pages_are_one_list_whatever_happens_between_them() -> Non
         assert rack.asked("instance_list") == 4
 
 
-@virtual_time
+@simulated
 async def test_a_deletion_is_proven() -> None:
     """It is not absent while it exists, nor right after its deletion by an older list, but by proof."""
     async with LiveRack() as rack, rack.client() as oxide:
@@ -91,7 +91,7 @@ async def test_a_deletion_is_proven() -> None:
         assert await inventory.is_instance_absent(UUID(record.id))
 
 
-@virtual_time
+@simulated
 async def test_a_404_is_not_proof_enough() -> None:
     """A view that hides the instance is contradicted by the list; a wrong page is an error."""
     async with LiveRack() as rack, rack.client() as oxide:
@@ -107,7 +107,7 @@ async def test_a_404_is_not_proof_enough() -> None:
         assert type(caught.value) is errors.APIError
 
 
-@virtual_time
+@simulated
 async def test_credentials_that_see_nothing_prove_nothing() -> None:
     """A user without a role, and one of another silo, see neither instance nor project; that is not an absence."""
     for user in ("nobody", "stranger"):
@@ -118,7 +118,7 @@ async def test_credentials_that_see_nothing_prove_nothing() -> None:
                     await ProjectInventory(oxide, project).is_instance_absent(UUID(record.id))
 
 
-@virtual_time
+@simulated
 async def test_floating_ips_disks_and_interfaces() -> None:
     """The other lists follow what happens on the rack, too."""
     async with LiveRack() as rack, rack.client() as oxide:
@@ -160,7 +160,7 @@ async def _endpoint(oxide: OxideClient, instance: models.Instance) -> models.Flo
     return await oxide.floating_ip_attach(made.id, models.FloatingIpAttach(parent=instance.id))
 
 
-@virtual_time
+@simulated
 async def test_two_credentials_of_one_rack_share_its_pace() -> None:
     """However many clients there are, the rack is asked no faster than its bucket lets through."""
     bucket = TokenBucket(rate_per_second=5, burst=5)

@@ -12,7 +12,7 @@ from capox.oxide.models import InstanceState
 from tests.contract.oxide_rack import LiveRack
 from tests.contract.test_oxide_client import OPERATIONS
 from tests.rack import GIB
-from tests.unit.oxide.virtual_time import virtual_time
+from tests.sim.loop import simulated
 
 if TYPE_CHECKING:
     from capox.oxide import OxideClient
@@ -39,7 +39,7 @@ def _instance(name: str, **changes: Any) -> models.InstanceCreate:
     return models.InstanceCreate(**fields)
 
 
-@virtual_time
+@simulated
 async def test_a_whole_life() -> None:
     """Everything that provider and CCM ask of a rack, once; nothing is left afterwards but what was there before."""
     rack = LiveRack()

@@ -213,6 +213,30 @@ class Stage:
         eventually(f"{kind} {name} is ready", lambda: self.is_ready(kind, name), within_seconds=within_seconds)
         return self.get(kind, name)
 
+    def await_settled(self, cluster: str, machine: str) -> Any:
+        """Wait until a machine is ready and its cluster's address attached, and return the OxideMachine.
+
+        A machine is ready before the address is on it; until then a write is still due that is nobody's mistake.
+        """
+        settled = self.await_ready("oxidemachine", machine)
+        self.await_attached(cluster)
+        return settled
+
+    def await_attached(self, cluster: str) -> None:
+        """Wait until a cluster's floating IP is on a machine."""
+        eventually(
+            f"the address of {cluster} is on a machine",
+            lambda: self.condition("oxidecluster", cluster, "FloatingIPAttached").get("status") == "True",
+        )
+
+    def await_endpoint(self, cluster: str, host: str) -> None:
+        """Wait until Cluster API has taken an address over into the Cluster, which it does after all is ready."""
+        endpoint = {"host": host, "port": 6443}
+        eventually(
+            f"the endpoint of {cluster} is {host}",
+            lambda: self.get("cluster", cluster)["spec"].get("controlPlaneEndpoint") == endpoint,
+        )
+
     def await_reason(
         self, kind: str, name: str, reason: str, *, condition_type: str = "Ready", within_seconds: float = 60.0
     ) -> str:

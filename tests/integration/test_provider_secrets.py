@@ -55,7 +55,7 @@ def test_credentials_come_later_and_are_corrected(stage: Stage) -> None:
 def test_a_rotated_token_is_used_and_the_old_one_is_not(stage: Stage) -> None:
     """After a rotation all goes on without a restart, and nothing is done with the old token any more."""
     stage.apply(*stage.plain_cluster("web"), *stage.control_plane_machine("web-0", "web"))
-    stage.await_ready("oxidemachine", "web-0")
+    stage.await_settled("web", "web-0")
 
     stage.add_credentials(SECOND_TOKEN)
     last_call = stage.last_call()
@@ -71,7 +71,7 @@ def test_a_rotated_token_is_used_and_the_old_one_is_not(stage: Stage) -> None:
 def test_a_refused_token_loses_nothing(stage: Stage) -> None:
     """While the rack refuses the token, a condition says so; instance, providerID and readiness stay as they are."""
     stage.apply(*stage.plain_cluster("web"), *stage.control_plane_machine("web-0", "web"))
-    provider_id = stage.await_ready("oxidemachine", "web-0")["spec"]["providerID"]
+    provider_id = stage.await_settled("web", "web-0")["spec"]["providerID"]
     stage.add_credentials("wrong-token-of-tests")
     last_call = stage.last_call()
     for kind, name in (("oxidecluster", "web"), ("oxidemachine", "web-0")):

@@ -74,11 +74,7 @@ def test_two_clusters_of_a_project_do_not_meet(stage: Stage) -> None:
     for name in ("east", "west"):
         stage.apply(*stage.plain_cluster(name), *stage.control_plane_machine(f"{name}-0", name))
     for name in ("east", "west"):
-        stage.await_ready("oxidemachine", f"{name}-0")
-        eventually(
-            f"{name} has its address",
-            lambda: stage.condition("oxidecluster", name, "FloatingIPAttached").get("status") == "True",  # noqa: B023 -- looked at at once
-        )
+        stage.await_settled(name, f"{name}-0")
     floating_ips = {each["name"]: each for each in stage.on_rack("floating-ips")}
     instances = {each["id"]: each["name"] for each in stage.instances()}
     assert {name: instances[each["instance_id"]] for name, each in floating_ips.items()} == {
@@ -208,7 +204,7 @@ def test_paused_is_left_alone_until_it_is_not(stage: Stage, cause: str) -> None:
             stage.annotate("oxidemachine", "web-0", "cluster.x-k8s.io/paused" + ("=yes" if is_paused else "-"))
 
     stage.apply(*stage.plain_cluster("web"), *stage.control_plane_machine("web-0", "web"))
-    instance = stage.await_ready("oxidemachine", "web-0")["spec"]["providerID"].removeprefix("oxide://")
+    instance = stage.await_settled("web", "web-0")["spec"]["providerID"].removeprefix("oxide://")
     pause(is_paused=True)
     eventually(
         "the machine is paused", lambda: stage.condition("oxidemachine", "web-0", "Paused").get("status") == "True"
@@ -231,8 +227,7 @@ def test_paused_is_left_alone_until_it_is_not(stage: Stage, cause: str) -> None:
 def test_what_is_deleted_for_a_move_stays_on_the_rack(stage: Stage) -> None:
     """`clusterctl move` deletes objects whose instances live on elsewhere: they are out of our hands."""
     stage.apply(*stage.plain_cluster("web"), *stage.control_plane_machine("web-0", "web"))
-    stage.await_ready("oxidemachine", "web-0")
-    eventually("the address is on it", lambda: stage.on_rack("floating-ips")[0]["instance_id"])
+    stage.await_settled("web", "web-0")
     before = property_of(stage, "web")
     for kind, name in (("oxidecluster", "web"), ("oxidemachine", "web-0")):
         stage.annotate(kind, name, "clusterctl.cluster.x-k8s.io/delete-for-move=")
@@ -272,7 +267,7 @@ def test_an_endpoint_that_somebody_else_balances(stage: Stage) -> None:
     )
     stage.await_ready("oxidecluster", "web")
     stage.await_ready("oxidemachine", "web-0")
-    assert stage.get("cluster", "web")["spec"]["controlPlaneEndpoint"] == {"host": "api.example.org", "port": 6443}
+    stage.await_endpoint("web", "api.example.org")
     assert stage.on_rack("floating-ips") == []
 
     stage.delete_cluster("web")
@@ -290,7 +285,7 @@ def test_a_floating_ip_that_the_user_brings(stage: Stage) -> None:
     machine = stage.await_ready("oxidemachine", "web-0")
     instance = machine["spec"]["providerID"].removeprefix("oxide://")
     eventually("it is on the instance", lambda: stage.on_rack("floating-ips")[0]["instance_id"] == instance)
-    assert stage.get("cluster", "web")["spec"]["controlPlaneEndpoint"]["host"] == "api.example.org"
+    stage.await_endpoint("web", "api.example.org")
 
     stage.delete_cluster("web")
     (left,) = stage.on_rack("floating-ips")
@@ -306,11 +301,7 @@ def test_an_address_that_the_user_chooses(stage: Stage) -> None:
     stage.await_ready("oxidecluster", "web")
     (floating_ip,) = stage.on_rack("floating-ips")
     assert (floating_ip["ip"], floating_ip["name"]) == ("198.51.100.40", f"capi-fip-{stage.namespace}-web")
-    endpoint = {"host": "198.51.100.40", "port": 6443}
-    eventually(
-        "the Cluster has the endpoint",
-        lambda: stage.get("cluster", "web")["spec"].get("controlPlaneEndpoint") == endpoint,
-    )
+    stage.await_endpoint("web", "198.51.100.40")
 
     stage.delete_cluster("web")
     assert world(stage.rack) == before

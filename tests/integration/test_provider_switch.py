@@ -109,7 +109,7 @@ def test_killed_in_every_call(stage: Stage, kind: str) -> None:
     (instance,), (floating_ip,), (_,) = (stage.on_rack(kind) for kind in ("instances", "floating-ips", "disks"))
     assert stage.get("oxidemachine", "web-0")["spec"]["providerID"] == f"oxide://{instance['id']}"
     assert floating_ip["instance_id"] == instance["id"]
-    assert stage.get("cluster", "web")["spec"]["controlPlaneEndpoint"]["host"] == floating_ip["ip"]
+    stage.await_endpoint("web", floating_ip["ip"])
 
     deleting = Reaper(stage, kind, DELETE)
     stage.delete("cluster", "web")

@@ -123,6 +123,11 @@ def simulation_loop() -> SimulationLoop:
     return loop
 
 
+def seconds() -> float:
+    """Give the running loop's time in seconds."""
+    return asyncio.get_running_loop().time()
+
+
 def simulated(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Make an async test one that runs in a simulation loop of its own, in asyncio's own order of steps."""
 

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 
 from capox.oxide import API_VERSION, OxideClient, TokenBucket, client, errors
 from capox.oxide.models import DefaultInterface, InstanceCreate
+from tests.sim.loop import seconds, simulated
 from tests.unit.oxide import examples
 from tests.unit.oxide.scripted import REQUEST_ID, TOKEN, Reply, ScriptedRack, refusal
-from tests.unit.oxide.virtual_time import seconds, virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -44,7 +44,7 @@ class _Longest(random.Random):
         return max(a, b)
 
 
-@virtual_time
+@simulated
 async def test_a_request_says_who_asks_and_in_which_version() -> None:
     """Token, fixed api-version, no compression; a content type only with content."""
     rack = ScriptedRack(GOOD, Reply(status=201, body=examples.instance()))
@@ -63,7 +63,7 @@ async def test_a_request_says_who_asks_and_in_which_version() -> None:
     assert written.headers["content-type"] == "application/json"
 
 
-@virtual_time
+@simulated
 async def test_a_read_is_repeated_until_it_succeeds() -> None:
     """What passes by itself is waited for, a little longer each time."""
     rack = ScriptedRack(BUSY, refusal(500, "Internal", "Internal Server Error"), Reply(status=502, body=b"oops"), GOOD)
@@ -73,7 +73,7 @@ async def test_a_read_is_repeated_until_it_succeeds() -> None:
     assert [asked.seconds for asked in rack.asked] == [0.0, 0.25, 0.75, 1.75]
 
 
-@virtual_time
+@simulated
 async def test_a_pause_is_random() -> None:
     """Many clients that failed together do not come back together."""
     rack = ScriptedRack(BUSY)
@@ -88,7 +88,7 @@ async def test_a_pause_is_random() -> None:
     assert max(first_pauses) <= 0.25
 
 
-@virtual_time
+@simulated
 async def test_a_read_is_not_repeated_for_ever() -> None:
     """After four attempts the last refusal is the caller's."""
     rack = ScriptedRack(BUSY)
@@ -117,7 +117,7 @@ async def test_a_read_is_not_repeated_for_ever() -> None:
 def test_what_repeating_does_not_help_is_not_repeated(reply: Reply) -> None:
     """A refusal that will be the same again, or an answer that is nonsense, is the caller's at once."""
 
-    @virtual_time
+    @simulated
     async def ask() -> None:
         """Ask once."""
         rack = ScriptedRack(reply)
@@ -134,7 +134,7 @@ def test_what_repeating_does_not_help_is_not_repeated(reply: Reply) -> None:
 def test_a_write_is_never_repeated(reply: Reply) -> None:
     """Whoever writes looks at the world again first."""
 
-    @virtual_time
+    @simulated
     async def write() -> None:
         """Write twice."""
         rack = ScriptedRack(reply)
@@ -149,7 +149,7 @@ def test_a_write_is_never_repeated(reply: Reply) -> None:
     write()
 
 
-@virtual_time
+@simulated
 async def test_a_server_that_asks_for_patience_gets_it() -> None:
     """Retry-After lengthens the pause, and is capped."""
     rack = ScriptedRack(refusal(429, headers={"retry-after": "7"}), refusal(503, headers={"retry-after": "9999"}), GOOD)
@@ -159,7 +159,7 @@ async def test_a_server_that_asks_for_patience_gets_it() -> None:
     assert [asked.seconds for asked in rack.asked] == [0.0, 7.0, 67.0]
 
 
-@virtual_time
+@simulated
 async def test_patience_beyond_the_deadline_is_not_begun() -> None:
     """What is known now is said at once, instead of "no answer" at the deadline."""
     rack = ScriptedRack(refusal(429, headers={"retry-after": "50"}))
@@ -171,7 +171,7 @@ async def test_patience_beyond_the_deadline_is_not_begun() -> None:
     assert caught.value.retry_after_seconds == 50.0
 
 
-@virtual_time
+@simulated
 async def test_the_deadline_spans_all_attempts() -> None:
     """Three slow refusals do not add up; the error that came before is the cause."""
     rack = ScriptedRack(refusal(503, "ServiceNotAvailable", delay_seconds=12))
@@ -185,7 +185,7 @@ async def test_the_deadline_spans_all_attempts() -> None:
     assert rack.cancelled == 1
 
 
-@virtual_time
+@simulated
 async def test_a_write_has_a_longer_deadline_and_an_unknown_outcome() -> None:
     """A create that takes a minute is waited for; one that takes too long may still be carried out."""
     rack = ScriptedRack(
@@ -200,7 +200,7 @@ async def test_a_write_has_a_longer_deadline_and_an_unknown_outcome() -> None:
     assert len(rack.asked) == 2
 
 
-@virtual_time
+@simulated
 async def test_waiting_for_a_token_counts_and_sends_nothing() -> None:
     """A write that never got its turn is known not to have happened."""
     bucket = TokenBucket(rate_per_second=0.001, burst=1)
@@ -214,7 +214,7 @@ async def test_waiting_for_a_token_counts_and_sends_nothing() -> None:
     assert len(rack.asked) == 1
 
 
-@virtual_time
+@simulated
 async def test_every_attempt_and_page_takes_a_token() -> None:
     """Two clients of one rack share its bucket, and repetition is not free."""
     bucket = TokenBucket(rate_per_second=1, burst=1)
@@ -226,7 +226,7 @@ async def test_every_attempt_and_page_takes_a_token() -> None:
     assert [asked.seconds for asked in rack.asked] == pytest.approx([0.0, 1.0, 2.0, 3.0])
 
 
-@virtual_time
+@simulated
 async def test_cancelling_is_not_an_error() -> None:
     """Whoever cancels a call gets the cancellation, at once, and nothing is sent afterwards."""
     for reply in (Reply(delay_seconds=1000), refusal(503, headers={"retry-after": "20"})):
@@ -242,7 +242,7 @@ async def test_cancelling_is_not_an_error() -> None:
         assert len(rack.asked) == 1
 
 
-@virtual_time
+@simulated
 async def test_a_callers_own_deadline_is_its_own() -> None:
     """A shorter timeout around the call ends it as a TimeoutError of the caller, not as one of ours."""
     async with ScriptedRack(Reply(delay_seconds=1000)).client() as oxide:
@@ -253,7 +253,7 @@ async def test_a_callers_own_deadline_is_its_own() -> None:
     assert seconds() == 5.0
 
 
-@virtual_time
+@simulated
 async def test_a_redirect_is_not_followed() -> None:
     """The token goes to the rack and to nobody whom an answer names."""
     rack = ScriptedRack(Reply(status=307, headers={"location": "http://rack.example/v1/elsewhere"}), GOOD)
@@ -264,7 +264,7 @@ async def test_a_redirect_is_not_followed() -> None:
     assert [asked.path for asked in rack.asked] == ["/v1/ping"]
 
 
-@virtual_time
+@simulated
 async def test_an_answer_has_a_limit() -> None:
     """A server cannot fill our memory, with an answer or with an error."""
     for status in (200, 500):
@@ -274,7 +274,7 @@ async def test_an_answer_has_a_limit() -> None:
                 await oxide.ping()
 
 
-@virtual_time
+@simulated
 async def test_a_compressed_answer_is_refused() -> None:
     """None was asked for, and a small one could unpack into anything."""
     rack = ScriptedRack(Reply(body=b"\x1f\x8b", headers={"content-encoding": "gzip"}))
@@ -320,7 +320,7 @@ def test_a_failure_of_the_connection_says_whether_it_may_have_happened(
 ) -> None:
     """For a write it matters whether anything left; a read has nothing to carry out and is repeated."""
 
-    @virtual_time
+    @simulated
     async def fail() -> None:
         """Write and read over a connection that fails."""
         rack = ScriptedRack(Reply(fails=kind("cut")))
@@ -338,7 +338,7 @@ def test_a_failure_of_the_connection_says_whether_it_may_have_happened(
     fail()
 
 
-@virtual_time
+@simulated
 async def test_the_log_has_the_request_ids_and_no_secrets(captured_logs: list[MutableMapping[str, Any]]) -> None:
     """Every call is found again on the rack; token and bodies are in no line."""
     rack = ScriptedRack(BUSY, GOOD, Reply(status=201, body=examples.instance()))
@@ -356,7 +356,7 @@ async def test_the_log_has_the_request_ids_and_no_secrets(captured_logs: list[Mu
         assert secret not in repr(captured_logs)
 
 
-@virtual_time
+@simulated
 async def test_nothing_about_a_client_shows_its_token() -> None:
     """Neither the client, nor what it holds, nor an error it raises."""
     rack = ScriptedRack(refusal(401, "Unauthorized", "credentials missing or invalid"))
@@ -377,7 +377,7 @@ def test_a_token_that_cannot_be_sent_is_refused_without_repeating_it(token: str)
     assert not token.strip() or token not in str(caught.value)
 
 
-@virtual_time
+@simulated
 async def test_a_token_may_end_in_the_newline_of_its_file() -> None:
     """Secrets are often made from files."""
     rack = ScriptedRack(Reply(body={"status": "ok"}))
@@ -396,7 +396,7 @@ def test_what_is_no_certificate_is_refused(ca: str) -> None:
         OxideClient(host="rack.example", token=SecretStr(TOKEN), ca=ca)
 
 
-@virtual_time
+@simulated
 async def test_a_parameter_that_fits_into_no_address_is_the_callers_mistake() -> None:
     """It is a ValueError, and not one that repeats it."""
     async with ScriptedRack(GOOD).client() as oxide:

@@ -11,8 +11,8 @@ import pytest
 
 from capox.oxide import ProjectInventory, errors
 from capox.oxide.operations import Operations
+from tests.sim.loop import seconds, simulated
 from tests.unit.oxide import examples
-from tests.unit.oxide.virtual_time import seconds, virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +87,7 @@ class World(Operations):
         )
 
 
-@virtual_time
+@simulated
 async def test_the_four_lists() -> None:
     """Instances, floating IPs, disks and a subnet's interfaces are read whole, each on its own."""
     world = World(1, 2, 3)
@@ -102,7 +102,7 @@ async def test_the_four_lists() -> None:
     assert inventory.network_interfaces(subnet) is inventory.network_interfaces(subnet)
 
 
-@virtual_time
+@simulated
 async def test_an_instance_that_is_there_is_not_absent() -> None:
     """One view settles it."""
     world = World(1)
@@ -111,7 +111,7 @@ async def test_an_instance_that_is_there_is_not_absent() -> None:
     assert world.calls == {"instance_view": 1}
 
 
-@virtual_time
+@simulated
 async def test_absence_is_proven_by_view_list_and_project() -> None:
     """The id is not found, a complete later list does not have it, and the project is visible."""
     world = World(2, 3, 4)
@@ -121,7 +121,7 @@ async def test_absence_is_proven_by_view_list_and_project() -> None:
     assert world.calls == {"instance_view": 1, "instance_list": 3, "project_view": 1}
 
 
-@virtual_time
+@simulated
 async def test_floating_ips_and_disks_are_proven_alike() -> None:
     """Each by its own view and list."""
     world = World()
@@ -136,7 +136,7 @@ async def test_floating_ips_and_disks_are_proven_alike() -> None:
     assert await inventory.is_disk_absent(disk)
 
 
-@virtual_time
+@simulated
 async def test_a_list_from_before_the_view_proves_nothing() -> None:
     """An instance that came into view after the latest list is found by the next one, which the proof waits for."""
     world = World()
@@ -148,7 +148,7 @@ async def test_a_list_from_before_the_view_proves_nothing() -> None:
     assert not await inventory.is_instance_absent(FIRST)
 
 
-@virtual_time
+@simulated
 async def test_a_hidden_instance_is_not_absent() -> None:
     """A 404 may mean that one may not see it: the list still has it, so it exists."""
     world = World(1)
@@ -157,7 +157,7 @@ async def test_a_hidden_instance_is_not_absent() -> None:
     assert not await ProjectInventory(world, "demo").is_instance_absent(FIRST)
 
 
-@virtual_time
+@simulated
 async def test_nothing_is_absent_from_a_project_that_cannot_be_seen() -> None:
     """Credentials that lost their rights answer 404 to everything; that is an error of its own, not an absence."""
     world = World(1)
@@ -176,7 +176,7 @@ async def test_nothing_is_absent_from_a_project_that_cannot_be_seen() -> None:
         assert caught.value.request_id == "r"
 
 
-@virtual_time
+@simulated
 async def test_rights_that_are_lost_during_the_proof_end_it() -> None:
     """The project is looked at last, so that nothing before it can have been answered blindly."""
     world = World()
@@ -201,7 +201,7 @@ async def test_rights_that_are_lost_during_the_proof_end_it() -> None:
 def test_what_could_not_be_read_is_not_gone(operation: str, error: errors.OxideError) -> None:
     """Every failure of every step is a failure of the proof: a 404 of a wrong address most of all."""
 
-    @virtual_time
+    @simulated
     async def prove() -> None:
         """Try to prove an absence."""
         world = World()
@@ -212,7 +212,7 @@ def test_what_could_not_be_read_is_not_gone(operation: str, error: errors.OxideE
     prove()
 
 
-@virtual_time
+@simulated
 async def test_changes_between_pages_lose_nothing_that_stays() -> None:
     """While the pages are read, ones before and after are made and deleted; what stays is in the snapshot."""
     world = World(*range(10, 20))
@@ -229,7 +229,7 @@ async def test_changes_between_pages_lose_nothing_that_stays() -> None:
     assert {examples.instance_id(number) for number in range(11, 19)} <= {str(each.id) for each in snapshot}
 
 
-@virtual_time
+@simulated
 async def test_many_proofs_share_their_lists() -> None:
     """A hundred deletions that end together read the list once or twice, not a hundred times."""
     world = World()
@@ -242,7 +242,7 @@ async def test_many_proofs_share_their_lists() -> None:
     assert seconds() < 3
 
 
-@virtual_time
+@simulated
 async def test_closing_ends_all_reading() -> None:
     """No list is left running."""
     inventory = ProjectInventory(World(1, 2, 3, 4, 5), "demo")

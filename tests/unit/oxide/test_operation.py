@@ -15,8 +15,8 @@ from capox.oxide.operation import PAGE_TOKEN_LIMIT_CHARACTERS, PAGES_LIMIT, Call
 from capox.oxide.operations.external_ips import FLOATING_IP_LIST, INSTANCE_EXTERNAL_IP_LIST
 from capox.oxide.operations.instances import INSTANCE_VIEW
 from capox.oxide.operations.vpcs import VPC_SUBNET_VIEW
+from tests.sim.loop import simulated
 from tests.unit.oxide import examples
-from tests.unit.oxide.virtual_time import virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -97,7 +97,7 @@ def _by_number(numbers: Iterable[int]) -> Callable[[dict[str, Parameter]], tuple
     return page
 
 
-@virtual_time
+@simulated
 async def test_the_last_page_is_the_empty_one() -> None:
     """The rack gives a token with every page that has items; the list ends at the one that has none."""
     pages = _Pages(_by_number(range(1, 8)))
@@ -108,7 +108,7 @@ async def test_the_last_page_is_the_empty_one() -> None:
     assert [asked.get("page_token") for asked in pages.asked] == [None, "3", "6", "7"]
 
 
-@virtual_time
+@simulated
 async def test_pages_are_asked_for_in_the_order_of_ids() -> None:
     """Only ids never change; later pages carry the order in their token."""
     pages = _Pages(_by_number(range(1, 3)))
@@ -121,7 +121,7 @@ async def test_pages_are_asked_for_in_the_order_of_ids() -> None:
     ]
 
 
-@virtual_time
+@simulated
 async def test_a_token_that_is_null_or_empty_ends_the_list() -> None:
     """A rack that says that there is no more is believed."""
     for token in (None, ""):
@@ -131,13 +131,13 @@ async def test_a_token_that_is_null_or_empty_ends_the_list() -> None:
         assert len(pages.asked) == 1
 
 
-@virtual_time
+@simulated
 async def test_an_empty_list_is_one_empty_page() -> None:
     """Nothing there is an answer, not an error."""
     assert await _floating_ips(_Pages(_by_number([]))).all() == []
 
 
-@virtual_time
+@simulated
 async def test_a_token_that_comes_back_is_an_error_not_a_short_list() -> None:
     """A server that goes round in circles is given up, and what it has shown is not called complete."""
     for circle in (["a"], ["a", "b", "c"]):
@@ -154,7 +154,7 @@ async def test_a_token_that_comes_back_is_an_error_not_a_short_list() -> None:
         assert len(pages.asked) == len(circle) + 1
 
 
-@virtual_time
+@simulated
 async def test_a_list_without_end_is_given_up() -> None:
     """New tokens for ever keep nobody for ever."""
     numbers = iter(range(10**9))
@@ -163,7 +163,7 @@ async def test_a_list_without_end_is_given_up() -> None:
         await _floating_ips(_Pages(lambda _: ([examples.floating_ip(1)], str(next(numbers))))).all()
 
 
-@virtual_time
+@simulated
 async def test_a_token_that_fits_into_no_address_is_an_error() -> None:
     """It is said of the answer that brought it, not of the request that could not be made."""
     token = "t" * (PAGE_TOKEN_LIMIT_CHARACTERS + 1)
@@ -172,7 +172,7 @@ async def test_a_token_that_fits_into_no_address_is_an_error() -> None:
         await _floating_ips(_Pages(lambda _: ([examples.floating_ip(1)], token))).all()
 
 
-@virtual_time
+@simulated
 async def test_a_page_that_fails_fails_the_list() -> None:
     """Half a list is never taken for a whole one; asked again, it goes on where it stopped."""
     serve = _by_number(range(1, 7))
@@ -191,7 +191,7 @@ async def test_a_page_that_fails_fails_the_list() -> None:
     assert [each.name for each in await listed.all()] == ["floating-ip-4", "floating-ip-5", "floating-ip-6"]
 
 
-@virtual_time
+@simulated
 async def test_a_list_that_has_no_pages_is_asked_for_once() -> None:
     """Some lists come whole and take no limit; a token there means nothing."""
     pages = _Pages(lambda _: ([{"kind": "floating", **examples.floating_ip(1)}], "a-token"))
@@ -215,7 +215,7 @@ def test_what_exists_all_the_time_is_listed_exactly_once(
 ) -> None:
     """Whatever is made, deleted or renamed between the pages, what stays is neither missed nor doubled."""
 
-    @virtual_time
+    @simulated
     async def read() -> None:
         """Read the list while it changes."""
         existing, stayed, ever = set(before), set(before), set(before)

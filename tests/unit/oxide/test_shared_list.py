@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from capox.oxide import LoopClock, Moment, SharedList, errors
-from tests.unit.oxide.virtual_time import seconds, virtual_time
+from tests.sim.loop import seconds, simulated
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def _now() -> Moment:
 BUSY = errors.ServiceUnavailable("no", operation="instance_list", status=503)
 
 
-@virtual_time
+@simulated
 async def test_moments_are_never_equal() -> None:
     """Two moments of one tick of the clock still have an order."""
     first, second = _now(), _now()
@@ -73,7 +73,7 @@ async def test_moments_are_never_equal() -> None:
     assert first != second
 
 
-@virtual_time
+@simulated
 async def test_a_thousand_who_wait_share_one_reading() -> None:
     """The number of readings does not depend on the number of those who ask."""
     world = World()
@@ -85,7 +85,7 @@ async def test_a_thousand_who_wait_share_one_reading() -> None:
     assert world.begun == [0.0]
 
 
-@virtual_time
+@simulated
 async def test_a_reading_under_way_is_not_used_for_an_act_that_came_later() -> None:
     """It began before the act, and does not show it although it ends after it."""
     world = World(takes_seconds=1.0)
@@ -101,7 +101,7 @@ async def test_a_reading_under_way_is_not_used_for_an_act_that_came_later() -> N
     assert world.begun == [0.0, 1.5]
 
 
-@virtual_time
+@simulated
 async def test_an_act_in_the_same_tick_as_the_beginning_is_not_covered() -> None:
     """However coarse the clock, a reading that began first does not judge what followed."""
     world = World(takes_seconds=0.0)
@@ -115,7 +115,7 @@ async def test_an_act_in_the_same_tick_as_the_beginning_is_not_covered() -> None
     assert (await shared.fresh_since(moment)).world == 7
 
 
-@virtual_time
+@simulated
 async def test_a_reading_that_waits_for_its_turn_is_joined() -> None:
     """Who comes while the next reading has not begun yet needs no further one."""
     world = World(takes_seconds=0.1)
@@ -132,7 +132,7 @@ async def test_a_reading_that_waits_for_its_turn_is_joined() -> None:
     assert world.begun == [0.0, 1.5]
 
 
-@virtual_time
+@simulated
 async def test_in_transition_there_is_one_reading_each_interval() -> None:
     """A hundred objects that poll as fast as they can make forty readings a minute."""
     world = World(takes_seconds=0.2)
@@ -149,7 +149,7 @@ async def test_in_transition_there_is_one_reading_each_interval() -> None:
     assert len(world.begun) == 41
 
 
-@virtual_time
+@simulated
 @pytest.mark.parametrize(("objects", "interval_seconds"), [(300, 1.5), (1000, 5.0), (5000, 25.0), (100_000, 30.0)])
 async def test_a_list_of_many_is_read_less_often(objects: int, interval_seconds: float) -> None:
     """So the reads while a fleet is made do not grow with it; never less often than at rest, though."""
@@ -162,7 +162,7 @@ async def test_a_list_of_many_is_read_less_often(objects: int, interval_seconds:
     assert world.begun == pytest.approx([0.0, interval_seconds, 2 * interval_seconds])
 
 
-@virtual_time
+@simulated
 async def test_no_reading_is_too_old_before_the_next_may_begin() -> None:
     """Whoever asks for a younger one than there can be need not wait for it, unless an act of his own is to be seen."""
     world = World(objects=1000)
@@ -176,7 +176,7 @@ async def test_no_reading_is_too_old_before_the_next_may_begin() -> None:
     assert world.begun == [0.0, 5.0]
 
 
-@virtual_time
+@simulated
 async def test_at_rest_one_reading_each_interval_serves_all() -> None:
     """A hundred objects that look every second make one reading in thirty seconds."""
     world = World(takes_seconds=0.2)
@@ -195,7 +195,7 @@ async def test_at_rest_one_reading_each_interval_serves_all() -> None:
     assert 9 <= len(world.begun) <= 10
 
 
-@virtual_time
+@simulated
 async def test_a_recent_reading_from_before_an_act_does_not_do() -> None:
     """Young enough is not enough for who has acted since; a reading from after the act serves without another one."""
     world = World()
@@ -209,7 +209,7 @@ async def test_a_recent_reading_from_before_an_act_does_not_do() -> None:
     assert world.begun == [0.0, 1.5]
 
 
-@virtual_time
+@simulated
 async def test_a_stuck_reading_is_not_called_recent() -> None:
     """A reading that began too long ago is too old when it ends, too."""
     world = World(takes_seconds=40.0)
@@ -223,7 +223,7 @@ async def test_a_stuck_reading_is_not_called_recent() -> None:
     assert (await first).world == 0
 
 
-@virtual_time
+@simulated
 async def test_a_failure_reaches_all_who_waited_and_leaves_the_latest_as_it_was() -> None:
     """It is nobody's reading. The next one waits for the interval, so that a broken rack is not hammered."""
     world = World(value=1)
@@ -241,7 +241,7 @@ async def test_a_failure_reaches_all_who_waited_and_leaves_the_latest_as_it_was(
     assert world.begun == [0.0, 1.5, 3.0]
 
 
-@virtual_time
+@simulated
 async def test_a_failure_of_an_older_reading_is_not_the_later_ones() -> None:
     """Who could not use the reading that fails gets the next one instead of its error."""
     world = World(takes_seconds=1.0, fails=[BUSY])
@@ -254,7 +254,7 @@ async def test_a_failure_of_an_older_reading_is_not_the_later_ones() -> None:
         await early
 
 
-@virtual_time
+@simulated
 async def test_who_gives_up_does_not_take_the_reading_from_the_others() -> None:
     """One is cancelled, another's own deadline passes; the third still gets what they waited for."""
     world = World(takes_seconds=1.0)
@@ -272,7 +272,7 @@ async def test_who_gives_up_does_not_take_the_reading_from_the_others() -> None:
     assert world.begun == [0.0]
 
 
-@virtual_time
+@simulated
 async def test_a_reading_that_all_gave_up_on_ends_by_itself() -> None:
     """It serves whoever comes next, and a failure that nobody waits for is not reported as forgotten."""
     world = World(takes_seconds=1.0)
@@ -288,7 +288,7 @@ async def test_a_reading_that_all_gave_up_on_ends_by_itself() -> None:
     assert shared.age_seconds == pytest.approx(10.2)
 
 
-@virtual_time
+@simulated
 async def test_closing_gives_up_what_is_being_read() -> None:
     """Nothing is left running, whether it had begun, was waiting for its turn, or was never started."""
     for wait_seconds in (0.0, 0.2, 1.0):
@@ -306,7 +306,7 @@ async def test_closing_gives_up_what_is_being_read() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@virtual_time
+@simulated
 async def test_a_reading_bears_nobodys_name() -> None:
     """What the first one who asked has bound to its log lines is not bound to those of the reading that serves all."""
     bound: list[dict[str, object]] = []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from capox.oxide import TokenBucket, TokenBuckets
-from tests.unit.oxide.virtual_time import seconds, virtual_time
+from tests.sim.loop import seconds, simulated
 
 
 async def _take(bucket: TokenBucket, name: str, served: list[tuple[str, float]]) -> None:
@@ -15,7 +15,7 @@ async def _take(bucket: TokenBucket, name: str, served: list[tuple[str, float]])
     served.append((name, round(seconds(), 6)))
 
 
-@virtual_time
+@simulated
 async def test_a_burst_is_free_and_the_rest_comes_at_the_rate_in_order() -> None:
     """Whoever comes first is served first; after the burst, one each tenth of a second."""
     bucket = TokenBucket(rate_per_second=10, burst=2)
@@ -26,7 +26,7 @@ async def test_a_burst_is_free_and_the_rest_comes_at_the_rate_in_order() -> None
     assert served == [("a", 0.0), ("b", 0.0), ("c", 0.1), ("d", 0.2), ("e", 0.3)]
 
 
-@virtual_time
+@simulated
 async def test_a_pause_fills_the_bucket_no_further_than_its_burst() -> None:
     """A night of silence does not allow a storm in the morning."""
     bucket = TokenBucket(rate_per_second=10, burst=3)
@@ -39,7 +39,7 @@ async def test_a_pause_fills_the_bucket_no_further_than_its_burst() -> None:
     assert served == [("a", 3600.0), ("b", 3600.0), ("c", 3600.0), ("d", 3600.1)]
 
 
-@virtual_time
+@simulated
 async def test_who_is_cancelled_takes_nothing_and_holds_up_nobody() -> None:
     """Of three who wait, the first and the second give up; the third is served as if they had never come."""
     bucket = TokenBucket(rate_per_second=1, burst=1)
@@ -55,7 +55,7 @@ async def test_who_is_cancelled_takes_nothing_and_holds_up_nobody() -> None:
     assert served == [("c", 1.0)]
 
 
-@virtual_time
+@simulated
 async def test_a_crowd_is_served_in_the_order_of_its_coming() -> None:
     """Fifty who come one after the other, faster than tokens do, are served one after the other."""
     bucket = TokenBucket(rate_per_second=1, burst=1)
@@ -72,7 +72,7 @@ async def test_a_crowd_is_served_in_the_order_of_its_coming() -> None:
     assert [at for _, at in served] == pytest.approx(range(50))
 
 
-@virtual_time
+@simulated
 async def test_nobody_overtakes_while_others_wait() -> None:
     """A newcomer at the very moment a token comes back does not get it."""
     bucket = TokenBucket(rate_per_second=1, burst=1)
@@ -101,7 +101,7 @@ class _EarlyClock:
         self.now += seconds * 0.9 if seconds > 1e-3 else seconds
 
 
-@virtual_time
+@simulated
 async def test_an_early_clock_does_not_give_tokens_away() -> None:
     """Ten tokens after the burst take their ten seconds, whoever wakes early."""
     clock = _EarlyClock()

@@ -14,8 +14,8 @@ from capox.oxide.shared_list import Moment
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider.credentials import Credentials
 from capox.provider.racks import Interest, Project, Racks
+from tests.sim.loop import simulated
 from tests.unit.oxide.scripted import Reply, ScriptedRack
-from tests.unit.oxide.virtual_time import virtual_time
 
 MACHINE = Request("default", "web-0")
 INTEREST = Interest(look=lambda *_: (), sight=(), is_in_transition=True, wake=lambda: None)
@@ -43,7 +43,7 @@ class TwoTokens:
         return self.rack_of[credentials.token.get_secret_value()].client(clock=clock)
 
 
-@virtual_time
+@simulated
 async def test_rotation_ends_the_use_of_the_old_token() -> None:
     """An object that has begun to look with new credentials is not looked for with the old ones any more."""
     world = TwoTokens()
@@ -60,7 +60,7 @@ async def test_rotation_ends_the_use_of_the_old_token() -> None:
     await world.racks.aclose()
 
 
-@virtual_time
+@simulated
 async def test_a_project_without_objects_is_not_read() -> None:
     """When the last object is gone the lists rest; the next object has them read again."""
     world = TwoTokens()
@@ -79,7 +79,7 @@ async def test_a_project_without_objects_is_not_read() -> None:
     await world.racks.aclose()
 
 
-@virtual_time
+@simulated
 async def test_what_a_woken_object_will_look_at_is_read_before() -> None:
     """It is read after the instances, and an object whose reading fails is woken all the same."""
     world = TwoTokens()
