@@ -119,15 +119,19 @@ class MachineRack:
         Its own are those that bear the deterministic names. All machines that go at the same time look at one list.
 
         Raises:
-            OxideError: They could not be read.
+            OxideError: They could not be read, or the instance is gone.
         """
+        own = self._disk_names()
         reading = await self._project.inventory.disks.fresh_since(self._project.inventory.now())
-        found = (reading.by_name(name) for name in sorted(self._disk_names()))
-        return tuple(
+        found = [
             DiskRecord(id=str(disk.id), name=disk.name)
-            for disk in found
+            for disk in map(reading.by_name, sorted(own))
             if disk is not None and disk.instance_id == instance_id
-        )
+        ]
+        if len(found) < len(own):
+            # Somebody has taken one off, or has deleted the instance, which takes off all: nothing follows from that.
+            await self._project.client.instance_view(instance_id)
+        return tuple(found)
 
     async def addresses(self, instance: ObservedInstance, cluster: OxideCluster) -> tuple[MachineAddress, ...]:
         """The instance's addresses: host name, private addresses with the primary NIC first, external ones.

@@ -59,8 +59,8 @@ MUTANTS = (
     Mutant(
         "disks are not recorded",
         "capox.provider.machine_rack",
-        "            if disk.name in own\n",
-        "            if not own\n",
+        "if disk is not None and disk.instance_id == instance_id\n",
+        "if disk is not None and disk.instance_id != instance_id\n",
         "is left on the rack",
     ),
     Mutant(

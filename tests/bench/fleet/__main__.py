@@ -117,7 +117,7 @@ class _Bench:
         return path
 
 
-def _machine() -> Machine:
+def _machine(*, is_leader_elected: bool) -> Machine:
     cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")), "unknown")
     total = int(Path("/proc/meminfo").read_text().splitlines()[0].split()[1]) * 1024
@@ -131,6 +131,7 @@ def _machine() -> Machine:
             "etcd": ETCD.version,
             "Cluster API": CAPI_CORE.version,
         },
+        is_leader_elected=is_leader_elected,
     )
 
 
@@ -181,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (directory / "results.json").write_text(json.dumps(dataclasses.asdict(results), indent=1))
     show(results, console)
     if parsed.report is not None:
-        parsed.report.write_text(page(results, _machine()))
+        parsed.report.write_text(page(results, _machine(is_leader_elected=parsed.lease)))
     missed = [verdict for verdict in judge(results) if not verdict.is_met]
     for verdict in missed:
         console.print(f"missed: {verdict.subject}: {verdict.what}", markup=False)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from capox.rack.timing import PRESETS
-from tests.bench.fleet.limits import Verdict, judge
+from tests.bench.fleet.limits import LARGE, Verdict, judge
 from tests.bench.fleet.racks import PROFILES
 from tests.bench.fleet.results import MEGABYTE, FleetResult, RackCalls, Results
 
@@ -55,12 +55,14 @@ class Machine:
         processors: What the processors are, and how many.
         memory: How much there is.
         versions: What ran, by name.
+        is_leader_elected: Whether the provider held a Lease, as its Deployment has it.
     """
 
     date: str
     processors: str
     memory: str
     versions: dict[str, str]
+    is_leader_elected: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,12 +99,26 @@ def page(results: Results, machine: Machine) -> str:
         + ".",
         "Counts are the same on any machine. Times are worth something beside each other only; on two processors the",
         "control plane takes most of them.",
+        *_reservations(results, machine),
     ]
     for table in _tables(results):
         lines += ["", f"## {table.title}", ""]
         lines += [*table.text.strip().splitlines(), ""] if table.text else []
         lines += _markdown(table)
     return "\n".join(lines) + "\n"
+
+
+def _reservations(results: Results, machine: Machine) -> list[str]:
+    """What is missing from a run that was not a whole one."""
+    found = []
+    if all(fleet.machines < LARGE for fleet in results.fleets):
+        found += [
+            "",
+            f"**What is asked of {LARGE} machines only, or by comparison with them, was not measured in this run.**",
+        ]
+    if not machine.is_leader_elected:
+        found += ["", "**The provider ran without a Lease: the machine was too busy to have it renewed in time.**"]
+    return found
 
 
 def _markdown(table: _Table) -> list[str]:

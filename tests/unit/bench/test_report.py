@@ -32,6 +32,15 @@ def test_the_page_has_every_table_and_where_it_was_measured() -> None:
     assert all(len(width) <= 1 for width in widths)
 
 
+def test_the_page_tells_what_it_does_not_tell() -> None:
+    """A run with small fleets only, or without the Lease that the Deployment has, says so; a whole one does not."""
+    small = page(results(fleet(100)), dataclasses.replace(MACHINE, is_leader_elected=False))
+
+    assert "What is asked of 1000 machines only, or by comparison with them, was not measured" in small
+    assert "without a Lease" in small
+    assert "**" not in page(results(fleet(100), fleet(1000)), MACHINE)
+
+
 def test_what_was_missed_stands_out() -> None:
     """A limit that is missed is NO in its row."""
     good, bad = fleet(1000), fleet(1000, rest_readings=9)
