@@ -34,7 +34,7 @@ from capox.provider.ccm_addon_manifests import (
 __all__ = ["Home", "check_source", "home_documents"]
 
 PROJECT_ANNOTATION: Final = "infrastructure.cluster.x-k8s.io/project"
-KUBECONFIG_ARGUMENT: Final = "--kubeconfig=/etc/kubeconfig/value"
+KUBECONFIG_ARGUMENTS: Final = ("--kubeconfig=/etc/kubeconfig/value", "--untrusted-kubeconfig")
 
 
 class Home:
@@ -186,7 +186,7 @@ def _move_in(pod: Document, account: str, kubeconfig: str, source: Source, insta
     pod["automountServiceAccountToken"] = False
     configure_pod(pod, installation.image, installation.knobs)
     (container,) = pod["containers"]
-    container["args"].append(KUBECONFIG_ARGUMENT)
+    container["args"] += KUBECONFIG_ARGUMENTS
     del container["envFrom"]
     environment = {"CAPOX_CLUSTER_ID": installation.cluster_id, **installation.knobs.environment}
     container["env"] = [*({"name": key, "value": value} for key, value in environment.items()), *container["env"]]

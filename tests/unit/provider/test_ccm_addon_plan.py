@@ -115,7 +115,12 @@ def test_how_far_pods_are(found: dict[str, Any] | None, rollout: str) -> None:
 
 def test_hostile_shapes_run_nothing() -> None:
     """Whatever stands where a list or mapping should."""
-    for spec in ({"template": 1}, {"template": {"spec": []}}, {"template": {"spec": {"containers": {"image": 1}}}}):
+    shapes: list[dict[str, Any]] = [
+        {"template": 1},
+        {"template": {"spec": []}},
+        {"template": {"spec": {"containers": {"image": 1}}}},
+    ]
+    for spec in shapes:
         assert plan.runs_another("DaemonSet", {"name": "x", "namespace": "y", "labels": None}, spec) == ""
 
 
