@@ -160,12 +160,13 @@ type: $(STAMP) ## Check types with mypy strict
 	$(call stage,type,$(BIN)/mypy)
 
 .PHONY: generate
-generate: $(STAMP) ## Write the generated files again: crds/ and docs/reference/
+generate: $(STAMP) ## Write the generated files again: crds/, docs/reference/, and what is made of config/ccm
 	@$(BIN)/python -m capox.api.crdgen
+	@$(BIN)/python -m hack.ccm
 
 .PHONY: verify
 verify: $(STAMP) ## Fail when a generated file differs from its source or a changelog fragment cannot be read
-	$(call stage,verify,$(BIN)/python -m capox.api.crdgen --check && $(read_fragments))
+	$(call stage,verify,$(BIN)/python -m capox.api.crdgen --check && $(BIN)/python -m hack.ccm --check && $(read_fragments))
 
 # towncrier talks about its work on standard error; that is of interest only when it fails.
 read_fragments = { said=$$($(BIN)/towncrier build --draft --version next 2>&1) || { echo "$$said"; exit 1; }; }

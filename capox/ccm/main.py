@@ -29,12 +29,14 @@ from capox.ccm.settings import CCMSettings, ccm_settings
 from capox.kube import metrics, serving
 from capox.kube.access_review import Reviewer, missing_permissions
 from capox.kube.certificates import self_signed, tls_from_files
-from capox.kube.client import KubeClient
-from capox.kube.errors import KubeError
+from capox.kube.client import FIELD_MANAGER, KubeClient
+from capox.kube.errors import KubeError, LoginError
 from capox.kube.events import EventRecorder
 from capox.kube.kopf_source import KopfSource
+from capox.kube.kubeconfig import KubeconfigRefusedError, parse_kubeconfig
 from capox.kube.lease import LeaderElection, LeaseLostError, LeaseTimes
 from capox.kube.manager import Manager, WatchesLostError, stop_on_signals
+from capox.kube.remote import WHOLE, RemoteClient
 from capox.kube.watch import Dispatcher
 from capox.kube.workqueue import Request
 from capox.oxide.clock import LoopClock
@@ -78,11 +80,22 @@ async def run(settings: CCMSettings) -> None:
     """
     stop = asyncio.Event()
     async with contextlib.AsyncExitStack() as stack:
-        kube = await stack.enter_async_context(await KubeClient.login(settings.kubeconfig))
+        kube = await stack.enter_async_context(await _login(settings))
         replica = _Replica(settings, kube, random.SystemRandom())
         await replica.begin(stack)
         with stop_on_signals(stop):
             await replica.run(stop)
+
+
+async def _login(settings: CCMSettings) -> KubeClient:
+    """Log in to the cluster; one that is somebody else's is asked for no more than what its kubeconfig has inline."""
+    if not settings.is_kubeconfig_untrusted or settings.kubeconfig is None:
+        return await KubeClient.login(settings.kubeconfig)
+    try:
+        login = parse_kubeconfig(settings.kubeconfig.read_text(encoding="utf-8"))
+    except (KubeconfigRefusedError, ValueError) as error:
+        raise LoginError(f"kubeconfig {settings.kubeconfig}: {error}") from error
+    return RemoteClient.enter(login, field_manager=FIELD_MANAGER, limits=WHOLE)
 
 
 class _Replica:

@@ -49,6 +49,7 @@ class CCMSettings:
 
     Attributes:
         kubeconfig: The kubeconfig; None logs in as the Pod's ServiceAccount, or as kubectl would.
+        is_kubeconfig_untrusted: Whether somebody else writes the kubeconfig, and owns the cluster behind it.
         credentials_directory: A folder with the rack's credentials as files; None for none.
         rack_variables: The rack's credentials as the environment has them, by the names of the variables.
         cluster_id: What stands for the cluster on the rack; empty for the UID of the namespace kube-system.
@@ -78,6 +79,7 @@ class CCMSettings:
     """
 
     kubeconfig: pathlib.Path | None
+    is_kubeconfig_untrusted: bool
     credentials_directory: pathlib.Path | None
     rack_variables: Mapping[str, SecretStr]
     cluster_id: str
@@ -128,6 +130,7 @@ def ccm_settings(arguments: Sequence[str], environment: Mapping[str, str] | None
     rack = ("OXIDE_HOST", "OXIDE_TOKEN", "OXIDE_PROJECT", "OXIDE_CA")
     return CCMSettings(
         kubeconfig=pathlib.Path(kubeconfig) if kubeconfig else None,
+        is_kubeconfig_untrusted=options.untrusted_kubeconfig,
         credentials_directory=options.credentials_directory,
         rack_variables={name: SecretStr(variables[name]) for name in rack if name in variables},
         cluster_id=options.cluster_id,
@@ -205,6 +208,11 @@ def _ccm_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--cloud-provider", type=_oxide_only, default="oxide", help="oxide; there is no other (default: oxide)")
     add("--kubeconfig", default="", help="kubeconfig of the cluster (default: in-cluster, then KUBECONFIG)")
+    add(
+        "--untrusted-kubeconfig",
+        action="store_true",
+        help="take only an inline address and login from the kubeconfig, and limit what the cluster answers",
+    )
     add(
         "--credentials-directory",
         type=pathlib.Path,

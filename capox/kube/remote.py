@@ -7,6 +7,7 @@ somewhere else; none of that may cost more than the pass that has asked.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from typing import Final, Self
@@ -18,16 +19,31 @@ from capox.kube import errors
 from capox.kube.client import KubeClient
 from capox.kube.kubeconfig import RemoteLogin
 
-__all__ = ["ANSWER_BYTES_MAX", "RemoteClient"]
+__all__ = ["VISIT", "WHOLE", "Limits", "RemoteClient"]
 
-DEADLINE_SECONDS: Final = 10.0
-"""How long a call may take."""
 
-ANSWER_BYTES_MAX: Final = 2 * 1024 * 1024
-"""How long an answer may be. A page of Nodes with all their images has a third of it."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What answers may cost.
 
-LIST_LIMIT: Final = 20
-PAGES_MAX: Final = 50
+    Attributes:
+        deadline_seconds: How long a call may take.
+        answer_bytes_max: How long an answer may be.
+        list_limit: How many objects a page of a list holds.
+        pages_max: How many pages a list may have; None for any number.
+    """
+
+    deadline_seconds: float
+    answer_bytes_max: int
+    list_limit: int
+    pages_max: int | None
+
+
+VISIT: Final = Limits(deadline_seconds=10.0, answer_bytes_max=2 * 1024 * 1024, list_limit=20, pages_max=50)
+"""For who looks into many clusters. A page of Nodes with all their images has a third of that length."""
+
+WHOLE: Final = Limits(deadline_seconds=30.0, answer_bytes_max=64 * 1024 * 1024, list_limit=500, pages_max=None)
+"""For who works in this one cluster alone."""
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
@@ -35,8 +51,10 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 class RemoteClient(KubeClient):
     """A `KubeClient` that trusts no answer. It is an async context manager; leaving it closes its connections."""
 
+    _answer_bytes_max = VISIT.answer_bytes_max
+
     @classmethod
-    def enter(cls, login: RemoteLogin, *, field_manager: str, deadline_seconds: float = DEADLINE_SECONDS) -> Self:
+    def enter(cls, login: RemoteLogin, *, field_manager: str, limits: Limits = VISIT) -> Self:
         """Prepare to enter another cluster; nothing is sent yet.
 
         Raises:
@@ -60,21 +78,34 @@ class RemoteClient(KubeClient):
             configuration.api_key["BearerToken"] = f"Bearer {login.token.get_secret_value()}"
         with _as_file(login) as path:
             configuration.cert_file = path
-            return cls(
+            client = cls(
                 configuration,
-                deadline_seconds=deadline_seconds,
-                list_limit=LIST_LIMIT,
-                pages_max=PAGES_MAX,
+                deadline_seconds=limits.deadline_seconds,
+                list_limit=limits.list_limit,
+                pages_max=limits.pages_max,
                 field_manager=field_manager,
             )
+        client._answer_bytes_max = limits.answer_bytes_max
+        return client
+
+    def watch_session(self) -> aiohttp.ClientSession:
+        """Give a session with the same login, for watches; whoever asks closes it."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=self._api.rest_client.ssl_context),
+            middlewares=(_refuse_redirects, self._authorize),
+            proxy=self._configuration.proxy,
+            auto_decompress=False,
+            headers={"Accept-Encoding": "identity"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
 
     async def _read(self, answer: aiohttp.ClientResponse, what: str) -> bytes:
         body = bytearray()
         async for part in answer.content.iter_any():
             body += part
-            if len(body) > ANSWER_BYTES_MAX:
+            if len(body) > self._answer_bytes_max:
                 answer.close()
-                raise errors.Unreadable(f"{what}: the answer has more than {ANSWER_BYTES_MAX} bytes")
+                raise errors.Unreadable(f"{what}: the answer has more than {self._answer_bytes_max} bytes")
         return bytes(body)
 
 

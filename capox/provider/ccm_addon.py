@@ -40,6 +40,9 @@ PASS_SECONDS: Final = 60.0
 SOON_SECONDS: Final = 10.0
 """When to look again while a cluster comes up or Pods become ready."""
 
+WAITING_CAP_SECONDS: Final = 60.0
+"""When to look again, at the latest, for a cluster that has not begun to come up."""
+
 LOOK_SECONDS: Final = 120.0
 """When to look at the sources of what was installed; nobody watches Secrets (K-32)."""
 
@@ -70,6 +73,7 @@ class _Memory:
         is_installed: Whether that was to be installed.
         may_be_home: Whether something may run in the management cluster that should not.
         failures: How often in a row the cluster did not answer.
+        waits: How often in a row it had not begun to come up.
     """
 
     settled_at: float | None = None
@@ -78,6 +82,7 @@ class _Memory:
     is_installed: bool = False
     may_be_home: bool = True
     failures: int = 0
+    waits: int = 0
 
 
 class CcmAddonReconciler:
@@ -135,15 +140,19 @@ class CcmAddonReconciler:
 
     async def _look(self, cluster: OxideCluster, owner: capi.Cluster, memory: _Memory) -> Result:
         work = AddonPass(self._addon, cluster, owner)
-        # Before the pass: what changes during it counts as new.
-        sources = await self._sources(cluster)
         error: OxideError | None = None
         try:
+            await work.read_kubeconfig()
+            # Before the pass: what changes during it counts as new.
+            sources = await self._sources(cluster)
             async with asyncio.timeout(PASS_SECONDS):
                 found = await work.run(may_be_home=memory.may_be_home)
             seconds = self._settle(cluster, work, memory, sources, found)
         except NotYetError as reason:
-            found, seconds = self._waiting(cluster, str(reason)), SOON_SECONDS
+            memory.waits = 0 if reason.is_near else memory.waits + 1
+            found = self._waiting(cluster, str(reason))
+            seconds = min(WAITING_CAP_SECONDS, SOON_SECONDS * 2.0 ** min(memory.waits, 10) / 2)
+            seconds = SOON_SECONDS if reason.is_near else seconds
         except (WorkloadError, TimeoutError) as reason:
             found, seconds = self._unreachable(cluster, owner, memory, reason)
         except KubeconfigRefusedError as reason:

@@ -20,6 +20,7 @@ from capox.provider.ccm_addon_credentials import CredentialsRefusedError, Source
 from capox.provider.ccm_addon_kinds import DEPLOYMENTS, SERVICE_ACCOUNTS
 from capox.provider.ccm_addon_manifests import (
     CLUSTER_LABEL,
+    CONFIGURATION_ANNOTATION,
     MANAGED_BY,
     MANAGED_BY_LABEL,
     RELEASE_ANNOTATION,
@@ -34,7 +35,7 @@ from capox.provider.ccm_addon_manifests import (
 __all__ = ["Home", "check_source", "home_documents"]
 
 PROJECT_ANNOTATION: Final = "infrastructure.cluster.x-k8s.io/project"
-KUBECONFIG_ARGUMENT: Final = "--kubeconfig=/etc/kubeconfig/value"
+KUBECONFIG_ARGUMENTS: Final = ("--kubeconfig=/etc/kubeconfig/value", "--untrusted-kubeconfig")
 
 
 class Home:
@@ -128,9 +129,11 @@ def check_source(source: Source, namespace: str) -> None:
 
 
 def home_documents(
-    cluster: OxideCluster, cluster_name: str, source: Source, installation: Installation
+    cluster: OxideCluster, cluster_name: str, source: Source, installation: Installation, kubeconfig_digest: str
 ) -> list[Document]:
     """The ServiceAccount and the Deployment. Pure.
+
+    A kubeconfig is read when a process starts, so its digest is on the Pod, and a new one makes a new Pod.
 
     Raises:
         InvalidConfigurationError: The knobs ask for what is not done here.
@@ -172,7 +175,8 @@ def home_documents(
     spec["replicas"] = 1
     spec["selector"] = {"matchLabels": selector}
     template["metadata"]["labels"] = selector
-    template["metadata"]["annotations"][PROJECT_ANNOTATION] = cluster.spec.project
+    annotations = {PROJECT_ANNOTATION: cluster.spec.project, CONFIGURATION_ANNOTATION: kubeconfig_digest}
+    template["metadata"]["annotations"] |= annotations
     _move_in(template["spec"], name, f"{cluster_name}-kubeconfig", source, installation)
     deployment["metadata"] = metadata | {"annotations": {RELEASE_ANNOTATION: installation.release}}
     return [account, deployment]
@@ -186,7 +190,7 @@ def _move_in(pod: Document, account: str, kubeconfig: str, source: Source, insta
     pod["automountServiceAccountToken"] = False
     configure_pod(pod, installation.image, installation.knobs)
     (container,) = pod["containers"]
-    container["args"].append(KUBECONFIG_ARGUMENT)
+    container["args"] += KUBECONFIG_ARGUMENTS
     del container["envFrom"]
     environment = {"CAPOX_CLUSTER_ID": installation.cluster_id, **installation.knobs.environment}
     container["env"] = [*({"name": key, "value": value} for key, value in environment.items()), *container["env"]]

@@ -7,6 +7,7 @@ is in a stranger's hands.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
@@ -38,7 +39,15 @@ KUBECONFIG_KEY: Final = "value"
 
 
 class NotYetError(Exception):
-    """There is nothing yet to reach, or nobody to ask."""
+    """There is nothing yet to reach, or nobody to ask.
+
+    Attributes:
+        is_near: Whether the cluster is coming up, so that this will not last.
+    """
+
+    def __init__(self, message: str, *, is_near: bool = True) -> None:
+        super().__init__(message)
+        self.is_near = is_near
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +100,8 @@ class AddonPass:
         self.cluster = cluster
         self.is_settled = False
         self.is_reached = False
+        self._login: RemoteLogin | None = None
+        self._kubeconfig_digest = ""
 
     @property
     def is_at_home(self) -> bool:
@@ -105,7 +116,6 @@ class AddonPass:
 
         Raises:
             NotYetError: The cluster is not there yet.
-            KubeconfigRefusedError: Its kubeconfig is not used.
             CredentialsRefusedError: The credentials do not go into it.
             InvalidConfigurationError: What is asked for does not work.
             WorkloadError: The workload cluster does not answer as it should.
@@ -113,8 +123,8 @@ class AddonPass:
             OxideError: The rack could not be asked.
         """
         mode = plan.Mode(self._wanted.mode or "")
-        login = await self._login()
-        async with self._addon.enter(login) as kube:
+        assert self._login is not None, "the kubeconfig is read first"
+        async with self._addon.enter(self._login) as kube:
             workload = Workload(kube, self._addon.deps.now())
             await workload.observe()
             self.is_reached = True
@@ -147,22 +157,30 @@ class AddonPass:
 
     # -- what is asked for --------------------------------------------------------------------------------------------
 
-    async def _login(self) -> RemoteLogin:
+    async def read_kubeconfig(self) -> None:
+        """Find out how to enter the cluster.
+
+        Raises:
+            NotYetError: The control plane provider has not told yet.
+            KubeconfigRefusedError: The kubeconfig is not used.
+            KubeError: It could not be read.
+        """
         namespace, name = self.cluster.metadata.namespace, f"{self._owner.metadata.name}-kubeconfig"
         try:
             secret = await self._kube.get(SECRETS, namespace, name)
         except NotFound:
-            raise NotYetError(f"Secret {namespace}/{name} does not exist yet") from None
+            raise NotYetError(f"Secret {namespace}/{name} does not exist yet", is_near=False) from None
         try:
             text = secret.text(KUBECONFIG_KEY)
         except ValueError as error:
             raise KubeconfigRefusedError(str(error)) from error
         if text is None:
-            raise NotYetError(f"Secret {namespace}/{name} has no key {KUBECONFIG_KEY} yet")
+            raise NotYetError(f"Secret {namespace}/{name} has no key {KUBECONFIG_KEY} yet", is_near=False)
         try:
-            return parse_kubeconfig(text.get_secret_value())
+            self._login = parse_kubeconfig(text.get_secret_value())
         except KubeconfigRefusedError as error:
             raise KubeconfigRefusedError(f"Secret {namespace}/{name}: {error}") from None
+        self._kubeconfig_digest = hashlib.sha256(text.get_secret_value().encode()).hexdigest()[:32]
 
     async def _installation(self, *, is_hosted: bool) -> manifests.Installation:
         own = await self._addon.own_image()
@@ -265,7 +283,8 @@ class AddonPass:
         source = await read_source(self._kube, self.cluster)
         check_source(source, self.cluster.metadata.namespace)
         installation = await self._installation(is_hosted=False)
-        documents = home_documents(self.cluster, self._owner.metadata.name, source, installation)
+        name = self._owner.metadata.name
+        documents = home_documents(self.cluster, name, source, installation, self._kubeconfig_digest)
         waits = await self._admit(documents[-1], await self._home.deployment())
         if not waits:
             await self._home.keep(documents)

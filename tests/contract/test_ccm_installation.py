@@ -15,7 +15,7 @@ from capox.ccm.settings import ccm_settings
 from capox.kube.events import EVENTS
 from capox.kube.lease import LEASES
 from capox.provider import ccm_addon_manifests as manifests
-from capox.provider.ccm_addon_kinds import INSTALLED, NODES
+from capox.provider.ccm_addon_kinds import CONFIG_MAPS, INSTALLED, NODES
 from capox.settings import BindAddress
 from hack.ccm.__main__ import generated_files, main, stale_files
 from hack.controlplane.paths import REPOSITORY
@@ -93,7 +93,7 @@ def test_least_rights(installed: Objects) -> None:
     assert cluster == expected | rights(EVENTS, "create", "patch")
 
     lease = rights(LEASES, "get", "patch", name="cloud-controller-manager") | rights(LEASES, "create")
-    assert granted(named["kube-system"]["rules"]) == lease
+    assert granted(named["kube-system"]["rules"]) == lease | rights(CONFIG_MAPS, "get", name="kube-proxy")
     assert granted(named["kube-node-lease"]["rules"]) == rights(LEASES, "get", "list", "watch")
     bound = {each["roleRef"]["name"] for each in of(installed, "ClusterRoleBinding")}
     assert bound == {manifests.NAME, "system:auth-delegator"}

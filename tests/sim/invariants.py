@@ -103,6 +103,9 @@ class Watchdog:
                 elif MACHINE_FINALIZER not in owner["metadata"].get("finalizers", ()):
                     yield f"{record.name} is on the rack, and its OxideMachine has not our finalizer"
         for floating_ip, mark in self._marked(rack.floating_ips):
+            if mark.kind == "Service":
+                # These are the cloud controller manager's as long as the cluster is there.
+                continue
             owner = clusters.get(mark.uid)
             if mark.kind != "OxideCluster":
                 continue

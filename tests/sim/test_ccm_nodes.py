@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from capox.ccm.kinds import NODES
 from capox.ccm.node import NodeOptions
 from capox.ccm.node_marks import PROVIDED_NODE_IP, UNINITIALIZED_TAINT
+from capox.kube.errors import Unavailable
 from capox.ownership import OwnerMark, format_mark
 from tests.sim.loop import simulated
 from tests.sim.node_world import UNINITIALIZED, NodeWorld
@@ -40,6 +41,37 @@ class Meddler:
 
     async def after(self, call: Call) -> None:
         """Nothing happens."""
+
+
+class NoLists:
+    """Weather in which lists fail until it clears up."""
+
+    def __init__(self) -> None:
+        self.is_clear = False
+
+    async def before(self, call: Call) -> None:
+        """Refuse a list."""
+        if call.verb == "list" and not self.is_clear:
+            raise Unavailable(503, "", "the simulated API refuses a list")
+
+    async def after(self, call: Call) -> None:
+        """Nothing happens."""
+
+
+@simulated
+async def test_nothing_is_decided_before_all_nodes_are_known() -> None:
+    """R9, group 13: a watch has told of one Node, and the list has failed so far: who else is there is not known."""
+    weather = NoLists()
+    world = NodeWorld(weather=weather)
+    await world.add_instance("node-1")
+    world.register("node-1")
+    await world.pass_time(60)
+    assert world.writes() == []
+    assert world.calls() == []
+
+    weather.is_clear = True
+    await world.until(lambda: not world.is_tainted("node-1"), 30, "it is initialised")
+    await world.end()
 
 
 @simulated
@@ -110,10 +142,16 @@ async def test_a_provider_id_is_never_changed() -> None:
     world.register("node-1", provider_id=f"oxide://{first}")
     world.register("node-2", provider_id="aws:///eu-central-1a/i-0123456789")
     world.register("node-3", provider_id="oxide://")
+    in_capitals = f"oxide://{(await world.add_instance('node-4')).upper()}"
+    world.register("node-4", provider_id=in_capitals)
     await world.until(lambda: not world.is_tainted("node-1"), 10, "the first is initialised")
     await world.pass_time(200)
 
     assert world.told.reasons("node-1") == ["Synced", "InstanceMismatch"]
+    assert world.told.reasons("node-4") == ["Synced", "InstanceMismatch"]
+    document = world.node("node-4")
+    assert document is not None
+    assert document["spec"]["providerID"] == in_capitals
     for name in ("node-2", "node-3"):
         assert world.told.reasons(name) == ["ForeignProviderID"]
         assert len(world.changes[name]) == 1

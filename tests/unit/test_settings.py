@@ -35,6 +35,17 @@ def test_go_providers_arguments_are_understood(arguments: list[str], *, expected
     assert settings.diagnostics_address is None
 
 
+def test_cloud_controller_managers_are_settled_by_flags() -> None:
+    """Shared credentials are allowed and the image is the Pod's own, until somebody says otherwise."""
+    settings = provider_settings([], {"POD_NAMESPACE": "capox-system", "POD_NAME": "capox-0"})
+    assert (settings.may_share_credentials, settings.ccm_image) == (True, "")
+    assert settings.pod == ("capox-system", "capox-0")
+
+    settings = provider_settings(["--ccm-shared-credentials=refuse", "--ccm-image=a:1", "--ccm-concurrency=3"], {})
+    assert (settings.may_share_credentials, settings.ccm_image, settings.ccm_concurrency) == (False, "a:1", 3)
+    assert settings.pod is None
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90.0), ("10m", 600.0), ("1h30m", 5400.0), ("1.5s", 1.5), ("250ms", 0.25)]
 )
@@ -55,6 +66,7 @@ def test_durations_are_gos(text: str, seconds: float) -> None:
         "--health-probe-bind-address=:99999",
         "--rack-requests-per-second=-1",
         "--leader-elect=perhaps",
+        "--ccm-shared-credentials=maybe",
         "--sync",
     ],
 )

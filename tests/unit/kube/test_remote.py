@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import gzip
 import json
 import os
@@ -18,7 +19,7 @@ from aiohttp import web
 from capox.kube import errors
 from capox.kube.kind import SECRETS
 from capox.kube.kubeconfig import parse_kubeconfig
-from capox.kube.remote import ANSWER_BYTES_MAX, LIST_LIMIT, PAGES_MAX, RemoteClient
+from capox.kube.remote import VISIT, RemoteClient
 from hack.controlplane.pki import CertificateAuthority, kubeconfig
 from tests.unit.kube.api_server import FakeAPIServer
 
@@ -132,9 +133,9 @@ async def test_a_long_answer_is_cut(cluster: RemoteCluster) -> None:
 
     cluster.answer = endless
     async with cluster.remote() as client:
-        with pytest.raises(errors.Unreadable, match=f"more than {ANSWER_BYTES_MAX} bytes"):
+        with pytest.raises(errors.Unreadable, match=f"more than {VISIT.answer_bytes_max} bytes"):
             await client.get(SECRETS, "team", "one")
-    assert sent < 8 * ANSWER_BYTES_MAX
+    assert sent < 8 * VISIT.answer_bytes_max
 
 
 async def test_a_compressed_answer_is_none(cluster: RemoteCluster) -> None:
@@ -144,7 +145,7 @@ async def test_a_compressed_answer_is_none(cluster: RemoteCluster) -> None:
         """Answer with a body that is larger than it looks."""
         assert request.headers["Accept-Encoding"] == "identity"
         return web.Response(
-            body=gzip.compress(json.dumps(OBJECT).encode() + b" " * 100_000_000), headers={"Content-Encoding": "gzip"}
+            body=gzip.compress(json.dumps(OBJECT).encode() + b" " * 10_000_000), headers={"Content-Encoding": "gzip"}
         )
 
     cluster.answer = packed
@@ -175,9 +176,9 @@ async def test_a_list_without_end_ends(cluster: RemoteCluster) -> None:
 
     cluster.answer = page
     async with cluster.remote() as client:
-        with pytest.raises(errors.Unreadable, match=f"more than {PAGES_MAX} pages of {LIST_LIMIT}"):
+        with pytest.raises(errors.Unreadable, match=f"more than {VISIT.pages_max} pages of {VISIT.list_limit}"):
             await client.list(SECRETS, None)
-    assert len(cluster.arrived) == PAGES_MAX
+    assert len(cluster.arrived) == VISIT.pages_max
 
 
 async def test_silence_ends_at_the_deadline(cluster: RemoteCluster) -> None:
@@ -189,7 +190,7 @@ async def test_silence_ends_at_the_deadline(cluster: RemoteCluster) -> None:
         return web.Response()
 
     cluster.answer = silent
-    async with cluster.remote(deadline_seconds=0.3) as client:
+    async with cluster.remote(limits=dataclasses.replace(VISIT, deadline_seconds=0.3)) as client:
         with pytest.raises(errors.NoAnswer, match=r"no answer in 0\.3 s"):
             await client.get(SECRETS, "team", "one")
 
