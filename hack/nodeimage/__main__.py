@@ -36,9 +36,9 @@ def build(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
         images = [workshop.make_from_packages(releases.packaged(options.kubernetes_version), options.packages)]
     else:
         images = workshop.make_from_modules([releases.standard(), *(make() for make in _SECOND[options.second])])
-    for built in images:
-        image = register.describe(built)
-        register.write(image, environ)
+    described = [register.describe(built) for built in images]
+    register.write(described, environ)
+    for built, image in zip(images, described, strict=True):
         state = "made" if built.is_new else "unchanged"
         print(f"{image.name:28} {state:10} {built.size_bytes // _MEBIBYTE:5} MiB  {image.id}  {image.reference}")
         print(f"  {image.description}")

@@ -36,6 +36,8 @@ IMAGE_BUILDER: Final = REPOSITORY / "image-builder"
 FOLDERS: Final = ("provision", "rack")
 """What of it goes into an image of the simulated rack."""
 KEY_LABEL: Final = "capox.node-image.key"
+STAGE_LABEL: Final = "capox.node-image.stage"
+"""On what the Dockerfile makes on its way and nobody else names."""
 REPOSITORY_NAME: Final = "capox/node"
 _KUBEADM_SECONDS: Final = 30
 _IMAGE_SECONDS: Final = 60
@@ -225,6 +227,7 @@ class Workshop:
                 self._docker.build([*arguments, context], self._cache / f"{recipe.release.name}.log", stage)
             if previous is not None and previous != self._docker.image_id(reference):
                 self._docker.remove_image(previous)
+            self._docker.remove_old_stages(STAGE_LABEL)
         return Built(recipe.release, reference, key, self._docker.size_bytes(reference), is_new)
 
 

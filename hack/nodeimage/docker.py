@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _TAIL_LINES: Final = 25
 _TICK_SECONDS: Final = 1.0
+_STAGE_AGE: Final = "168h"
 
 
 class Docker:
@@ -114,6 +115,10 @@ class Docker:
     def remove_image(self, identity: str) -> None:
         """Remove an image that no container and no tag needs any more; one that is needed stays."""
         self._ask("image", "rm", identity)
+
+    def remove_old_stages(self, label: str) -> None:
+        """Remove what earlier builds have left of a stage; what is younger than a week may still save a build work."""
+        self._ask("image", "prune", "--force", "--filter", f"label={label}", "--filter", f"until={_STAGE_AGE}")
 
     def _ask(self, *arguments: str) -> str:
         """The answer of a command, empty when it failed."""

@@ -14,12 +14,13 @@ from hack.controlplane.paths import cache_directory
 from hack.nodeimage import debian
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from hack.nodeimage.build import Built
 
 _NAMESPACE: Final = uuid.UUID("7b0a4f62-4d0c-4a52-9b53-51c3e2b4b7f1")
+_FILES: Final = "node-*.json"
 _GIBIBYTE: Final = 1 << 30
 
 
@@ -80,17 +81,24 @@ def directory(environ: Mapping[str, str]) -> Path:
     return cache_directory(environ) / "node-images"
 
 
-def write(image: RegisteredImage, environ: Mapping[str, str]) -> Path:
-    """Note an image. The file is there completely or not at all."""
-    path = directory(environ) / f"{image.name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(image), indent=2) + "\n")
-    partial.rename(path)
-    return path
+def write(images: Sequence[RegisteredImage], environ: Mapping[str, str]) -> None:
+    """Note the images that were made together, and forget all others, whose upgrades lead elsewhere."""
+    folder = directory(environ)
+    folder.mkdir(parents=True, exist_ok=True)
+    for image in images:
+        partial = folder / f"{image.name}.partial"
+        partial.write_text(json.dumps(asdict(image), indent=2) + "\n")
+        partial.rename(_file(folder, image.name))
+    kept = {_file(folder, image.name) for image in images}
+    for path in set(folder.glob(_FILES)) - kept:
+        path.unlink()
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.json"
 
 
 def registered(environ: Mapping[str, str]) -> list[RegisteredImage]:
-    """The images that have been noted, by Kubernetes version's name."""
-    paths = sorted(directory(environ).glob("node-*.json"))
+    """The images that the last `make node-image` has made, by name: the earlier version first."""
+    paths = sorted(directory(environ).glob(_FILES))
     return [RegisteredImage(**json.loads(path.read_text())) for path in paths]

@@ -129,3 +129,31 @@ def upgrade(machines: Machines, old: RegisteredImage, new: RegisteredImage) -> N
     }
     for path, change in changes.items():
         client.request("PATCH", path, {"spec": change}, content_type="application/merge-patch+json")
+
+
+def test_a_control_plane_of_three_is_spread(machines: Machines, images: list[RegisteredImage]) -> None:
+    """The flavor ha has three control plane Nodes with an etcd member each, on instances of one anti-affinity group."""
+    group = {"name": "control-planes", "description": "", "policy": "fail", "failure_domain": "sled"}
+    machines.stage.tell("/v1/anti-affinity-groups", group)
+    machines.make_cluster(
+        "web",
+        images[0],
+        template="cluster-template-ha.yaml",
+        control_planes=3,
+        workers=1,
+        CONTROL_PLANE_ANTI_AFFINITY_GROUP="control-planes",
+    )
+
+    eventually(
+        "four Nodes are Ready",
+        lambda: ready_versions(machines) == [images[0].kubernetes] * 4,
+        within_seconds=2 * BOOT_SECONDS,
+    )
+    expect_nodes_of_instances(machines)
+    control_planes = machines.objects("web", "nodes", "-l", "node-role.kubernetes.io/control-plane")
+    members = machines.stage.ask("/v1/anti-affinity-groups/control-planes/members")["items"]
+    assert {each["value"]["name"] for each in members} == {each["metadata"]["name"] for each in control_planes}
+    assert len(control_planes) == 3
+    etcds = machines.objects("web", "pods", "-n", "kube-system", "-l", "component=etcd")
+    assert {each["spec"]["nodeName"] for each in etcds} == {each["metadata"]["name"] for each in control_planes}
+    assert all(each["status"]["containerStatuses"][0]["ready"] for each in etcds)

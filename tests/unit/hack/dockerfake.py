@@ -20,7 +20,7 @@ case "$1 $2" in
   *Size*) echo 3000000000 ;;
   *Id*) cat "$image/id" ;;
   esac ;;
-"image rm") : ;;
+"image rm" | "image prune") : ;;
 build*)
   if [ -e $here/fail-build ]; then echo "Step 1/1 : FROM x"; cat $here/fail-build; exit 7; fi
   shift

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import shutil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hack.controlplane.programs import KUBERNETES_PROGRAMS, PROGRAMS, Program
 from hack.controlplane.progress import PlainReporter
 from hack.nodeimage import __main__ as command_line
 from hack.nodeimage import register, releases
-from hack.nodeimage.build import IMAGE_BUILDER, Recipe, Workshop, images_of_kubeadm
+from hack.nodeimage.build import IMAGE_BUILDER, STAGE_LABEL, Recipe, Workshop, images_of_kubeadm
 from hack.nodeimage.docker import Docker
 from hack.nodeimage.errors import NodeImageError
 from hack.nodeimage.releases import OTHER_PROGRAMS
@@ -134,6 +133,15 @@ def test_the_key_follows_everything_that_goes_in(tmp_path: Path) -> None:
     assert len(set(keys)) == len(keys)
 
 
+def test_old_stages_do_not_pile_up(bench: Bench) -> None:
+    """They carry the label by which they are removed."""
+    bench.workshop().make_from_modules(RELEASES[:1])
+
+    (call,) = bench.docker.calls("image prune")
+    assert f"--filter label={STAGE_LABEL}" in call
+    assert f"LABEL {STAGE_LABEL}=" in (IMAGE_BUILDER / "rack" / "Dockerfile").read_text()
+
+
 def test_nothing_is_built_for_an_image_from_packages(bench: Bench) -> None:
     """The scripts are told where the packages are, and fetch the images of kubeadm."""
     url = "https://packages.example.com/v1.35/deb/"
@@ -167,13 +175,10 @@ def test_a_kubeadm_that_fails_is_quoted(tmp_path: Path) -> None:
 
 def test_a_rack_is_told_of_an_image(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """Id, name, operating system and its version; the id follows the content."""
-    for built in bench.workshop().make_from_modules(RELEASES):
-        path = register.write(register.describe(built), bench.environ)
-        assert json.loads(path.read_text())["reference"] == built.reference
+    register.write([register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)], bench.environ)
     first = register.registered(bench.environ)
     Path(bench.environ["CAPOX_BIN_KUBELET"]).write_text("another kubelet")
-    for built in bench.workshop().make_from_modules(RELEASES):
-        register.write(register.describe(built), bench.environ)
+    register.write([register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)], bench.environ)
 
     assert command_line.main(["list"], bench.environ) == 0
     images = yaml.safe_load(capsys.readouterr().out)["images"]
@@ -184,6 +189,15 @@ def test_a_rack_is_told_of_an_image(bench: Bench, capsys: pytest.CaptureFixture[
     assert images[0]["guest"] == f"capox/node:{RELEASES[0].tag}"
     assert images[0]["id"] != first[0].id
     assert images[1]["id"] == first[1].id
+
+
+def test_only_the_images_that_were_made_last_are_offered(bench: Bench) -> None:
+    """Those of another pair lack the kube-proxy of these."""
+    made = [register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)]
+    register.write(made, bench.environ)
+    register.write(made[:1], bench.environ)
+
+    assert register.registered(bench.environ) == made[:1]
 
 
 def test_without_an_image_the_list_says_how_to_make_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
