@@ -34,6 +34,7 @@ def story(test: Callable[[AddonWorld], Coroutine[Any, Any, None]]) -> Callable[[
     """Make a test of a world one that runs on virtual time in a world of its own."""
 
     async def run() -> None:
+        """Run the story."""
         world = AddonWorld()
         try:
             await test(world)

@@ -102,6 +102,7 @@ def test_nothing_but_the_whole_proof_deletes(fault: dict[str, object]) -> None:
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = await world_of(3)
         await lose(world, "node-1")
         world.fault(**fault)  # type: ignore[arg-type]  # as the rack takes it
@@ -265,6 +266,7 @@ def test_other_states_change_nothing(state: str) -> None:
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = await world_of(2)
         world.instance("node-1").state = state  # type: ignore[assignment]  # one of the rack's
         world.silence("node-1")

@@ -274,6 +274,7 @@ def test_a_partial_answer_writes_nothing(operation: str) -> None:
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = NodeWorld()
         await world.join("node-1")
         await world.add_instance("node-2")

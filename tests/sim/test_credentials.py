@@ -123,6 +123,7 @@ async def test_crash_between_the_last_writes_strands_nothing() -> None:
     crashes: list[asyncio.Task[None]] = []
 
     def on_change(change: Any) -> None:
+        """See a change of the store."""
         if change.kind == SECRETS and change.type == "DELETED" and not crashes:
             crashes.append(asyncio.create_task(world.crash()))
 

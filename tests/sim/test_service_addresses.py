@@ -38,6 +38,7 @@ async def deletion(seed: int, weather: Weather, crashes: int) -> None:
     world.cluster_api.add_cluster(CLUSTER, ipType="v4")
 
     def spec() -> dict[str, object]:
+        """Give the OxideCluster's spec."""
         return dict(world.store.get(OXIDE_CLUSTERS, NAMESPACE, CLUSTER)["spec"])
 
     await world.until(lambda: bool(spec().get("controlPlaneEndpoint")), SECONDS, "the endpoint is there")
@@ -55,6 +56,7 @@ async def deletion(seed: int, weather: Weather, crashes: int) -> None:
     world.clear_up()
 
     def left() -> list[str]:
+        """Give the names of the floating IPs that are there."""
         return sorted(each.name for each in world.rack.state.floating_ips)
 
     await world.until(lambda: not world.store.list(CLUSTERS, None), SECONDS, "the cluster is gone")

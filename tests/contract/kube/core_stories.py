@@ -98,6 +98,7 @@ class CoreStories:
             await api.patch(NODES, "", name, version | {"spec": {"taints": None}})
 
         async def untaint(present: Node) -> None:
+            """Take the taint off."""
             version = {"metadata": {"resourceVersion": present.metadata.resource_version}}
             written = await api.patch(NODES, "", name, version | {"spec": {"taints": None}})
             assert written.spec.taints == ()
@@ -117,6 +118,7 @@ class CoreStories:
                 await api.delete(NODES, "", metadata.name, **preconditions)
 
         async def delete(seen: Node) -> None:
+            """Delete it as it was read."""
             version = seen.metadata.resource_version
             await api.delete(NODES, "", metadata.name, uid=metadata.uid, resource_version=version)
 

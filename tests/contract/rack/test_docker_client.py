@@ -94,6 +94,7 @@ async def test_host_settings_are_put_back(tmp_path: Path) -> None:
     values["net.netfilter.nf_conntrack_max"] = "500000"
 
     async def shell(script: str) -> str:
+        """Give what the command would."""
         told = []
         for line in script.splitlines():
             for name, value in values.items():

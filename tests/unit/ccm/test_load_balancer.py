@@ -72,6 +72,7 @@ async def test_a_native_load_balancer_serves_the_same_services() -> None:
     native = NativeBalancers()
 
     def backend(rack: Rack) -> LoadBalancer:
+        """Give the other load balancer."""
         del rack
         return native
 
@@ -112,6 +113,7 @@ async def test_what_takes_long_comes_back_as_it_asked_to() -> None:
     native.is_slow = True
 
     def backend(rack: Rack) -> LoadBalancer:
+        """Give the other load balancer."""
         del rack
         return native
 

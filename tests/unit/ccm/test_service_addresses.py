@@ -102,6 +102,7 @@ class TestFamilies:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world = await world_of()
             world.add_service("web", ipFamilyPolicy=policy, **DUAL)
             await world.until(lambda: len(world.ingress("web")) == 4, 40, "four entries")
@@ -140,6 +141,7 @@ class TestBrought:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world = await world_of()
             floating_ip = await make(world, "brought")
             named = floating_ip.id if reference == "id" else reference
@@ -348,6 +350,7 @@ class TestChange:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world = await world_of()
             first = await make(world, "first")
             second = await make(world, "second", ip="198.51.100.41")
@@ -373,6 +376,7 @@ class TestTakeover:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world = ServiceWorld()
             await world.add_nodes(2)
             floating_ip = await make(world, f"kubernetes-{NAMESPACE}-web", description=GO_DESCRIPTION)
@@ -407,6 +411,7 @@ class TestTakeover:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world = ServiceWorld()
             await world.add_nodes(2)
             floating_ip = await make(world, name, description=description)

@@ -50,6 +50,7 @@ class TestMoves:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world, holder = await world_with_holder()
             world.set_ready(holder, status)
             await expect_no_move(world, holder, 28)
@@ -99,6 +100,7 @@ class TestMoves:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world, holder = await world_with_holder()
             world.label_node(holder, EXCLUDE, value)
             if is_excluded:
@@ -122,6 +124,7 @@ class TestMoves:
 
         @simulated
         async def story() -> None:
+            """Tell the test's story."""
             world, holder = await world_with_holder()
             world.taint_node(holder, taint)
             await expect_move(world, holder, 20)

@@ -352,6 +352,7 @@ def test_killed_after_any_write_of_a_life(step: int) -> None:
     """Group 6: killed after any single write of create, move and delete, it converges: one address, then none."""
 
     async def life() -> None:
+        """Live the whole life."""
         world = ServiceWorld(step)
         await world.add_nodes(2)
         world.start()

@@ -140,6 +140,7 @@ def test_host_ports_are_avoided(is_host_network: bool) -> None:
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = await world_of(2)
         add_pod(world, "node-1", 443, is_host_network=is_host_network)
         world.add_service("web", "tcp:443")
@@ -208,6 +209,7 @@ def test_what_cannot_work_is_refused(
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = await world_of(1)
         world.add_service("web", *ports, annotations=annotations, **spec)
         await world.pass_time(30)

@@ -61,6 +61,7 @@ def test_an_answer_that_never_came(operation: str, kind: str) -> None:
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = await world_of(2)
         world.fault(kind, operation=operation, times=2)
         world.add_service("web", "tcp:443")
@@ -85,6 +86,7 @@ def test_giving_up_without_an_answer(operation: str, kind: str) -> None:
 
     @simulated
     async def story() -> None:
+        """Tell the test's story."""
         world = await world_of(1)
         world.add_service("web", "tcp:443")
         await world.serve("web")

@@ -140,6 +140,7 @@ async def test_a_guarded_route_asks_who_it_is() -> None:
     asked: list[tuple[str | None, str]] = []
 
     async def guard(authorization: str | None, path: str) -> int | None:
+        """Let in who has the right."""
         asked.append((authorization, path))
         return None if authorization == "Bearer right" else 403
 

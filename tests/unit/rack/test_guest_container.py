@@ -123,13 +123,16 @@ async def test_acts_follow_one_another() -> None:
     gate = asyncio.Event()
 
     async def first() -> None:
+        """Take a while."""
         await gate.wait()
         done.append("first")
 
     async def failing() -> None:
+        """Fail."""
         raise ValueError("no")
 
     async def last() -> None:
+        """Come last."""
         done.append("last")
 
     for act in (first, failing, last):
@@ -152,6 +155,7 @@ async def test_acts_can_be_given_up() -> None:
     acts = Acts(lambda error: begun.append(str(error)))
 
     async def waiting() -> None:
+        """Wait for ever."""
         begun.append("begun")
         await asyncio.Event().wait()
 
