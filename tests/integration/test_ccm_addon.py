@@ -92,6 +92,16 @@ def run_pods(plane: WorkloadCluster) -> None:
     plane.client.patch_status(DAEMON_SET, {"status": status})
 
 
+def told(stage: Stage, name: str, reason: str) -> str:
+    """Wait until the condition of an OxideCluster has a reason; gives its message, which may be empty."""
+
+    def seen() -> dict[str, str]:
+        found = stage.condition("oxidecluster", name, CONDITION)
+        return found if found.get("reason") == reason else {}
+
+    return eventually(f"{name} is {reason}", seen, within_seconds=SECONDS)["message"]
+
+
 def change(stage: Stage, spec: dict[str, Any]) -> None:
     """Change the OxideCluster's `cloudControllerManager`."""
     patch = json.dumps({"spec": {"cloudControllerManager": spec}})
@@ -119,14 +129,12 @@ def test_the_life_of_a_cloud_controller_manager(stage: Stage, workload: Workload
     stage.apply(*stage.plain_cluster("web"))
     workload.add_node("web-0", provider_id=None, is_control_plane=True, taints=[UNINITIALIZED])
     stage.provider.start()
-    message = stage.await_reason(
-        "oxidecluster", "web", "CredentialsTooPowerful", condition_type=CONDITION, within_seconds=SECONDS
-    )
+    message = told(stage, "web", "CredentialsTooPowerful")
     assert "silo_admin" in message
     assert installed(workload) == set()
 
     change(stage, {"credentialsRef": {"name": "oxide-ccm"}})
-    stage.await_reason("oxidecluster", "web", "Installing", condition_type=CONDITION, within_seconds=SECONDS)
+    told(stage, "web", "Installing")
     everything = installed(workload)
     assert len(everything) == len(packaged())
     cluster_id = stage.get("oxidecluster", "web")["spec"]["clusterID"]
@@ -141,7 +149,7 @@ def test_the_life_of_a_cloud_controller_manager(stage: Stage, workload: Workload
     config_map = workload.client.get(f"/api/v1/namespaces/kube-system/configmaps/{NAME}")
     assert config_map["data"]["CAPOX_CLUSTER_ID"] == cluster_id
     run_pods(workload)
-    stage.await_reason("oxidecluster", "web", "Running", condition_type=CONDITION, within_seconds=SECONDS)
+    told(stage, "web", "Running")
 
     assert may(workload, "patch", "nodes")
     assert may(workload, "list", "coordination.k8s.io/leases", "kube-node-lease")
@@ -166,15 +174,15 @@ def test_the_life_of_a_cloud_controller_manager(stage: Stage, workload: Workload
     assert workload.client.get(DAEMON_SET)["metadata"]["resourceVersion"] == versions
     stage.apply(stage.secret("oxide-ccm", {"oxide-host": moved, "oxide-token": "wrong-token-of-tests"}))
     stage.annotate("oxidecluster", "web", "cluster.x-k8s.io/looked-at=once-more")
-    stage.await_reason("oxidecluster", "web", "CredentialsInvalid", condition_type=CONDITION, within_seconds=SECONDS)
+    told(stage, "web", "CredentialsInvalid")
     assert credentials(workload)["oxide-token"] == CCM_TOKEN
 
     change(stage, {"mode": "Unmanaged"})
-    stage.await_reason("oxidecluster", "web", "Unmanaged", condition_type=CONDITION, within_seconds=SECONDS)
+    told(stage, "web", "Unmanaged")
     assert installed(workload) == set()
-    told = stage.provider.log_file.read_text() + json.dumps([stage.get("oxidecluster", "web"), stage.objects("event")])
-    assert CCM_TOKEN not in told
-    assert TOKEN not in told
+    said = stage.provider.log_file.read_text() + json.dumps([stage.get("oxidecluster", "web"), stage.objects("event")])
+    assert CCM_TOKEN not in said
+    assert TOKEN not in said
 
 
 def test_floating_ips_of_services_go_with_their_cluster(stage: Stage) -> None:
@@ -220,14 +228,10 @@ def test_bad_neighbours_are_told_apart_and_slow_nobody(stage: Stage, workload: W
         stage.apply(*stage.plain_cluster("web", cloudControllerManager=ccm))
         workload.add_node("web-0", provider_id=None, is_control_plane=True, taints=[UNINITIALIZED])
         stage.provider.start()
-        stage.await_reason("oxidecluster", "web", "Installing", condition_type=CONDITION, within_seconds=SECONDS)
-        message = stage.await_reason(
-            "oxidecluster", "evil", "KubeconfigRefused", condition_type=CONDITION, within_seconds=SECONDS
-        )
+        told(stage, "web", "Installing")
+        message = told(stage, "evil", "KubeconfigRefused")
         assert "the user has exec" in message
-        stage.await_reason(
-            "oxidecluster", "dead", "WaitingForWorkloadCluster", condition_type=CONDITION, within_seconds=SECONDS
-        )
+        told(stage, "dead", "WaitingForWorkloadCluster")
         eventually(
             "the silence is told",
             lambda: "no answer in 10 s" in stage.condition("oxidecluster", "dead", CONDITION)["message"],
@@ -240,20 +244,18 @@ def test_at_home_it_needs_rights_that_are_switched_on(stage: Stage, workload: Wo
     stage.apply(*stage.plain_cluster("web", cloudControllerManager={"placement": "ManagementCluster"}))
     workload.add_node("web-0", provider_id=None, is_control_plane=True, taints=[UNINITIALIZED])
     stage.provider.start()
-    message = stage.await_reason(
-        "oxidecluster", "web", "InvalidConfiguration", condition_type=CONDITION, within_seconds=SECONDS
-    )
+    message = told(stage, "web", "InvalidConfiguration")
     assert "config/ccm-at-home" in message
     path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/{DEPLOYMENT}"
     try:
         stage.plane.kubectl("apply", "--server-side", "-k", str(CONFIG / "ccm-at-home"))
         stage.annotate("oxidecluster", "web", "cluster.x-k8s.io/looked-at=again")
-        stage.await_reason("oxidecluster", "web", "Installing", condition_type=CONDITION, within_seconds=SECONDS)
+        told(stage, "web", "Installing")
         deployment = stage.plane.client.get(path)
         assert deployment["metadata"]["ownerReferences"][0]["name"] == "web"
         assert installed(workload) == set()
         change(stage, {"mode": "Unmanaged", "placement": "ManagementCluster"})
-        stage.await_reason("oxidecluster", "web", "Unmanaged", condition_type=CONDITION, within_seconds=SECONDS)
+        told(stage, "web", "Unmanaged")
         with pytest.raises(RequestError, match="not found"):
             stage.plane.client.get(path)
     finally:

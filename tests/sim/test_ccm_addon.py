@@ -11,7 +11,8 @@ import pytest
 from capox.kube.kind import SECRETS, Kind
 from capox.kube.lease import LEASES
 from capox.kube.objects import format_timestamp
-from capox.provider.ccm_addon_kinds import DAEMON_SETS, DEPLOYMENTS, INSTALLED, NODES
+from capox.provider.ccm_addon_image import OwnImage
+from capox.provider.ccm_addon_kinds import DAEMON_SETS, DEPLOYMENTS, INSTALLED, NODES, PODS
 from capox.provider.kinds import CLUSTERS, OXIDE_CLUSTERS, OXIDE_MACHINES
 from tests.sim.addon_world import ADMIN_TOKEN, IMAGE, TEAM, TOKEN, AddonWorld, WorkloadCluster
 from tests.sim.loop import EPOCH, simulated
@@ -423,3 +424,22 @@ async def test_image_and_version_are_chosen(world: AddonWorld) -> None:
         web = world.add_cluster(f"web{number}", ccm)
         await world.look(f"web{number}")
         assert container(web)["image"] == image
+
+
+@story
+async def test_the_image_is_the_managers_own(world: AddonWorld) -> None:
+    """Read from its Pod's container; without a Pod somebody has to say which, and until then it is told so."""
+    containers = [{"name": "proxy", "image": "proxy:1"}, {"name": "manager", "image": IMAGE}]
+    metadata = {"name": "capox-0", "namespace": "other"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+    world.store.create(PODS, "other", pod)
+    assert await OwnImage(world.kube, ("other", "capox-0"))() == IMAGE
+    assert await OwnImage(world.kube, ("other", "capox-0"), "chosen:1")() == "chosen:1"
+    assert await OwnImage(world.kube, ("other", "gone"))() == await OwnImage(world.kube, None)() == ""
+
+    world.restart("")
+    web = world.add_cluster("web")
+    await world.look("web")
+    assert world.condition("web")[:2] == ("False", "InvalidConfiguration")
+    assert "--ccm-image" in world.condition("web")[2]
+    assert web.documents() == {}
