@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from capox.api.v1alpha1 import CREDENTIALS_FINALIZER
+from capox.provider.secret_guard import MOVE_LABEL
 from hack.controlplane.capi import ManagementCluster
 from tests.integration.stage import SECOND_TOKEN, TOKEN, Stage, open_stage
 from tests.integration.waiting import eventually
@@ -174,3 +176,24 @@ def test_a_planted_secret_is_found(stage: Stage) -> None:
     assert "oxidecluster objects holds the token" in leaks
     assert "event objects holds the user data" in leaks
     assert "the rack's inventory holds the user data" in leaks
+
+
+def test_credentials_stay_until_everything_is_gone(stage: Stage) -> None:
+    """The apiserver keeps a Secret that was deleted first, under the shipped rights, until all is gone (B27)."""
+    stage.apply(*stage.plain_cluster("web"), *stage.control_plane_machine("web-0", "web"))
+    stage.await_ready("oxidemachine", "web-0")
+    kept = stage.get("secret", "oxide-credentials")["metadata"]
+    assert kept["finalizers"] == [CREDENTIALS_FINALIZER]
+    assert kept["labels"][MOVE_LABEL] == ""
+    assert "ownerReferences" not in kept
+
+    stage.delete("secret", "oxide-credentials")
+    assert stage.get("secret", "oxide-credentials")["metadata"]["deletionTimestamp"]
+    stage.delete_cluster("web")
+
+    assert stage.instances() == stage.on_rack("floating-ips") == stage.on_rack("disks") == []
+    eventually(
+        "the Secret is gone",
+        lambda: "oxide-credentials" not in [each["metadata"]["name"] for each in stage.objects("secret")],
+        within_seconds=30,
+    )

@@ -310,9 +310,9 @@ class Store:
         if subresource == "status":
             after = {**before, "status": merged.get("status")}
             if not _is_custom(kind):  # these take metadata with their status, finalizers too
-                after["metadata"] = self._kept(before["metadata"], merged.get("metadata") or {})
+                after["metadata"] = self._kept(kind, before["metadata"], merged.get("metadata") or {})
         else:
-            after = {**merged, "metadata": self._kept(before["metadata"], merged.get("metadata") or {})}
+            after = {**merged, "metadata": self._kept(kind, before["metadata"], merged.get("metadata") or {})}
             if _has_status(kind):
                 after["status"] = before.get("status")
         if after.get("status") is None:
@@ -329,11 +329,15 @@ class Store:
             return self._remove(kind, key, after)
         return self._store("MODIFIED", kind, key, after)
 
-    def _kept(self, before: Document, wanted: Document) -> dict[str, Any]:
+    def _kept(self, kind: Kind[Any], before: Document, wanted: Document) -> dict[str, Any]:
         """Metadata after a write: what the system owns stays as it is."""
         if wanted.get("name", before["name"]) != before["name"]:
             raise errors.Invalid(400, "BadRequest", "the name of an object does not change")
         added = set(wanted.get("finalizers") or ()) - set(before.get("finalizers") or ())
+        unqualified = [] if _is_custom(kind) else sorted(each for each in added if "/" not in each)
+        if unqualified:
+            message = f"metadata.finalizers: Invalid value: not fully qualified: {unqualified}"
+            raise errors.Invalid(422, "Invalid", message)
         if before.get("deletionTimestamp") and added:
             message = f"metadata.finalizers: Forbidden: no new finalizers while being deleted, found {sorted(added)}"
             raise errors.Invalid(422, "Invalid", message)

@@ -25,8 +25,9 @@ __all__ = [
 CLUSTER_FINALIZER: Final = f"oxidecluster.{GROUP}"
 """Our finalizer on an OxideCluster, the Go provider's too."""
 
-CREDENTIALS_FINALIZER: Final = f"oxidecredentials.{GROUP}"
-"""Our finalizer on the Secret of `spec.credentialsRef`, while a cluster uses it."""
+CREDENTIALS_FINALIZER: Final = f"oxidecluster.{GROUP}/credentials"
+"""Our finalizer on the Secret of `spec.credentialsRef`, while a cluster uses it. Kubernetes' own kinds take none
+without a slash."""
 
 _CLUSTER_ID_IS_SET_ONCE: Final = Limits(
     rules=(

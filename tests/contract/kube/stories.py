@@ -302,6 +302,20 @@ class KubernetesStories:
         with pytest.raises(errors.NotFound):
             await api.delete(MACHINES, namespace, "one")
 
+    async def test_a_built_in_kind_wants_qualified_finalizers(self, api: KubeAPI, namespace: str) -> None:
+        """A name without a slash is refused on a Secret, and taken on kinds that CRDs define."""
+        await api.create(SECRETS, namespace, secret(namespace, "one"))
+        await api.create(MACHINES, namespace, machine(namespace, "one"))
+        bare = {"metadata": {"finalizers": ["oxidecluster.example.com"]}}
+
+        with pytest.raises(errors.Invalid):
+            await api.patch(SECRETS, namespace, "one", bare)
+        assert (await api.patch(MACHINES, namespace, "one", bare)).metadata.finalizers == ("oxidecluster.example.com",)
+        await api.patch(MACHINES, namespace, "one", {"metadata": {"finalizers": None}})
+        held = await api.patch(SECRETS, namespace, "one", {"metadata": {"finalizers": [FINALIZER]}})
+        assert held.metadata.finalizers == (FINALIZER,)
+        await api.patch(SECRETS, namespace, "one", {"metadata": {"finalizers": None}})
+
     async def test_a_finalizer_holds_an_object(self, api: KubeAPI, namespace: str) -> None:
         """It is marked, once; taking the last finalizer off ends it, and that patch is answered with what it was."""
         await api.create(MACHINES, namespace, machine(namespace, "one", finalizers=[FINALIZER]))
