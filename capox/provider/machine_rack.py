@@ -220,9 +220,9 @@ class MachineRack:
             except ObjectNotFound:
                 missing.append(UUID(record.id))
         if missing and not found:
-            # The last word on absence is a list: an id alone can be hidden.
-            shared = self._project.inventory.disks
-            reading = await shared.fresh_since(self._acts.last or self._project.inventory.now())
+            # The last word on absence is a list: an id alone can be hidden. One that began later than the id was asked
+            # for: an earlier one would show the disk for ever if its deletion was carried out and not answered.
+            reading = await self._project.inventory.disks.fresh_since(self._project.inventory.now())
             hidden = [disk_id for disk_id in missing if reading.by_id(disk_id) is not None]
             found = [await self._project.client.disk_view(disk_id) for disk_id in hidden]
         return tuple(found)
@@ -230,8 +230,7 @@ class MachineRack:
     async def _marked_disks(self) -> tuple[models.Disk, ...]:
         """Disks that nobody recorded, found by their names and taken for ours only by their marks."""
         own = self._disk_names()
-        shared = self._project.inventory.disks
-        reading = await shared.fresh_since(self._acts.last or self._project.inventory.now())
+        reading = await self._project.inventory.disks.fresh_since(self._project.inventory.now())
         found = []
         for name in own:
             disk = reading.by_name(name)

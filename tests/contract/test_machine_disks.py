@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
-from capox.api.v1alpha1 import OxideMachine
+from capox.api.v1alpha1 import DiskRecord, OxideMachine, OxideMachineStatus
 from capox.oxide import LoopClock, OxideClient, errors, models
 from capox.provider import names
 from capox.provider.machine_rack import Acts, MachineRack
@@ -109,3 +109,23 @@ async def test_nothing_is_concluded_from_an_instance_that_has_just_gone() -> Non
 
         with pytest.raises(errors.ObjectNotFound):
             await seen_by(oxide).attached_disks(instance.id)
+
+
+@simulated
+async def test_a_list_from_before_a_deletion_does_not_bring_a_disk_back() -> None:
+    """Its deletion was carried out and the answer lost, so nothing was noted as done; somebody else had read a list."""
+    async with LiveRack() as rack, rack.client() as oxide:
+        await with_disks(rack, oxide, BOOT)
+        take_off(rack, BOOT)
+        disk = rack.state.disks.by_name(rack.project.id, BOOT)
+        assert disk is not None
+        machine = MACHINE.model_copy(
+            update={"status": OxideMachineStatus(disks=(DiskRecord(id=disk.id, name=disk.name),))}
+        )
+        project, identity = Project(oxide, "demo", LoopClock()), cast("Any", None)
+        seen = MachineRack(project, machine, identity, Acts(last=project.inventory.now()))
+        await project.inventory.disks.recent()
+
+        await oxide.disk_delete(UUID(disk.id))
+
+        assert await seen._recorded_disks() == ()
