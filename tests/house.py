@@ -20,10 +20,8 @@ FUNCTION_LINES_MAX = 70
 
 OWNERS: dict[str, tuple[str, ...]] = {
     "aiohttp": ("capox/kube/client.py", "capox/kube/remote.py", "capox/kube/serving.py"),
-    "cryptography": (
-        "capox/kube/certificates.py",
-        "capox/rack/certificates.py",
-    ),  # the rack stands alone, so it has its own
+    # The rack stands alone, so it has its own.
+    "cryptography": ("capox/kube/certificates.py", "capox/rack/certificates.py"),
     "httpx": ("capox/oxide/client.py",),
     "jsonschema_rs": ("capox/rack/",),
     "kopf": ("capox/kube/kopf_source.py",),

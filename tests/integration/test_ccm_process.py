@@ -125,6 +125,37 @@ def test_nodes_begin_and_end(scene: Scene) -> None:
     assert TOKEN not in log
 
 
+def test_a_service_gets_an_address_and_gives_it_back(scene: Scene, namespace: str) -> None:
+    """S4, V1, R8: under the shipped RBAC, finalizer included; the floating IP is gone when the Service is."""
+    scene.add_instance("carrier")
+    scene.kubelets.register("carrier")
+    eventually("the Node is initialised", lambda: scene.is_initialised("carrier"))
+    (private,) = [each["address"] for each in scene.kubelets.node("carrier")["status"]["addresses"][:1]]
+    path = f"/api/v1/namespaces/{namespace}/services"
+    spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 80}]}
+    scene.plane.client.post(path, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
+
+    def ingress() -> list[Any]:
+        scene.kubelets.beat()
+        found: list[Any] = scene.plane.client.get(f"{path}/web")["status"]["loadBalancer"].get("ingress") or []
+        return found
+
+    eventually("it has an address", lambda: len(ingress()) == 2, within_seconds=120)
+    with scene.rack.client() as client:
+        (floating_ip,) = client.get("/v1/floating-ips", params={"project": "demo"}).json()["items"]
+    assert [(each["ip"], each["ipMode"]) for each in ingress()] == [(floating_ip["ip"], "Proxy"), (private, "VIP")]
+
+    scene.plane.client.request("DELETE", f"{path}/web")
+    eventually(
+        "the Service is gone",
+        lambda: scene.kubelets.beat() and not scene.plane.client.exists(f"{path}/web"),
+        within_seconds=120,
+    )
+    with scene.rack.client() as client:
+        assert client.get("/v1/floating-ips", params={"project": "demo"}).json()["items"] == []
+    assert "Traceback" not in scene.ccm.log_file.read_text()
+
+
 def test_a_rotated_token_is_taken_without_a_restart(scene: Scene) -> None:
     """R3: with a wrong token it is not ready and a Node waits; the right one is taken from the file."""
     scene.ccm.write_credentials(scene.rack.url, "oxide-token-nobody")

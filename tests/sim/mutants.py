@@ -7,6 +7,7 @@ caught. The source in the tree stays as it is: the change is made while the modu
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -228,19 +229,27 @@ class _Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_loader(fullname, _Loader(self._mutant))
 
 
-def main(name: str, seeds: int) -> int:
-    """Run stories with a bug until one catches it; standard output has only that, standard error the log."""
+def run_mutant(mutants: Sequence[Mutant], story: str, name: str, seeds: int) -> int:
+    """Run stories with a bug until one catches it; standard output has only that, standard error the log.
+
+    Args:
+        mutants: All bugs.
+        story: Module and name of the story, such as `tests.sim.stories:life_of_a_cluster`.
+        name: Which bug.
+        seeds: How many seeds are tried.
+    """
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    (mutant,) = (each for each in MUTANTS if each.name == name)
+    (mutant,) = (each for each in mutants if each.name == name)
     sys.meta_path.insert(0, _Finder(mutant))
     from tests.sim.loop import simulate  # noqa: PLC0415 -- only now, so that the bug is loaded
-    from tests.sim.stories import life_of_a_cluster  # noqa: PLC0415
     from tests.sim.world import Weather  # noqa: PLC0415
 
+    module, _, function = story.partition(":")
+    live = getattr(importlib.import_module(module), function)
     for seed in range(mutant.first_seed, mutant.first_seed + seeds):
         weather = Weather(kube=0.1, rack=0.2) if seed else Weather()
         try:
-            simulate(lambda: life_of_a_cluster(seed, weather=weather, crashes=seed % 3), seed=seed)  # noqa: B023 -- run at once
+            simulate(lambda: live(seed, weather=weather, crashes=seed % 3), seed=seed)  # noqa: B023 -- run at once
         except Exception as error:  # noqa: BLE001 -- whatever it is, it was caught
             sys.stdout.write(f"seed {seed}: {type(error).__name__}: {error}\n")
             return 0
@@ -249,4 +258,4 @@ def main(name: str, seeds: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(run_mutant(MUTANTS, "tests.sim.stories:life_of_a_cluster", sys.argv[1], int(sys.argv[2])))

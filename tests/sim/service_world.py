@@ -16,6 +16,7 @@ from capox.kube.errors import KubeError
 from capox.kube.objects import format_timestamp
 from capox.ownership import parse_mark
 from capox.rack import records
+from capox.rack.app import HungUp
 from capox.rack.clock import PassingClock
 from capox.rack.faults import FaultRule
 from capox.rack.state import Timing
@@ -233,7 +234,7 @@ class ServiceWorld:
         """Send a request as the admin, again and again until it is done, whatever the weather."""
         headers = {"authorization": "Bearer oxide-token-admin"}
         for _ in range(100):
-            with contextlib.suppress(httpx.TransportError):
+            with contextlib.suppress(httpx.TransportError, HungUp):
                 answer = await self.rack.http.request(method, path, headers=headers)
                 if answer.is_success:
                     return
