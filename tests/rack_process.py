@@ -51,6 +51,7 @@ class RackProcess:
         config: what `rack.yaml` says; None runs the rack that needs no configuration, on free ports.
         arguments: further ones for the command line.
         variables: its environment; absent, the one of the tests.
+        patience: how many times the usual seconds it may take to start and to stop.
 
     Attributes:
         announcement: what it said when it was ready.
@@ -63,8 +64,10 @@ class RackProcess:
         config: dict[str, Any] | None = CONFIG,
         *arguments: str,
         variables: dict[str, str] | None = None,
+        patience: int = 1,
     ) -> None:
         self.directory = directory
+        self._patience = patience
         self.announcement: dict[str, Any] = {}
         self._config = config
         self._arguments = arguments
@@ -81,7 +84,7 @@ class RackProcess:
             self._process = subprocess.Popen(
                 [*command, *self._arguments], stdout=output, stderr=log, env=self._variables
             )
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + READY_SECONDS * self._patience
         while not ready.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self._process.kill()
@@ -145,11 +148,11 @@ class RackProcess:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(STOP_SECONDS)
+            return self._process.wait(STOP_SECONDS * self._patience)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"the rack did not stop within {STOP_SECONDS} seconds") from None
+            raise AssertionError(f"the rack did not stop within {STOP_SECONDS * self._patience} seconds") from None
 
 
 class ControlClient:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.lab import POOL, UPLINK_HOST, Lab, eventually, fetch
+from tests.e2e.lab import NAME, POOL, UPLINK_HOST, Lab, fetch
+from tests.integration.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -68,7 +69,7 @@ def test_a_floating_ip_moves(lab: Lab) -> None:
     assert fetch(address) is None
     lab.power("second", "start")
     lab.await_state("second", "running")
-    eventually(lambda: fetch(address) == f"second {UPLINK_HOST}", "it stays attached over a stop")
+    eventually("it stays attached over a stop", lambda: fetch(address) == f"second {UPLINK_HOST}")
 
 
 def test_an_open_connection_ends_when_its_address_moves(lab: Lab) -> None:
@@ -80,7 +81,7 @@ def test_an_open_connection_ends_when_its_address_moves(lab: Lab) -> None:
     address = lab.floating_ip("endpoint", "first")
     assert fetch(address) is not None
     counted = "conntrack", "-L", "--orig-dst", address
-    edge = "capox-e2e-edge"
+    edge = f"capox-{NAME}-edge"
     assert address in lab.docker("exec", edge, *counted)
 
     lab.detach("endpoint")
@@ -146,7 +147,7 @@ def test_one_address_of_the_api(lab: Lab) -> None:
     assert host == UPLINK_HOST
     # The rack hangs up on who hangs up, so the request's end is not the end of what is sent.
     script = f"(printf 'GET /v1/ping HTTP/1.0\\r\\n\\r\\n'; sleep 3) | nc {host} {port}"
-    eventually(lambda: '"ok"' in lab.within("first", "sh", "-c", script), "the API answers a guest")
+    eventually("the API answers a guest", lambda: '"ok"' in lab.within("first", "sh", "-c", script))
 
 
 def test_a_guest_cannot_pretend(lab: Lab) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import NAME, USER_DATA_SECRET, Lab, eventually, host_routes, host_setting
+from tests.e2e.lab import NAME, USER_DATA_SECRET, Lab, host_routes, host_setting
+from tests.integration.waiting import eventually
 from tests.leaks import find_leaks
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -41,8 +42,8 @@ def test_a_guest_s_life(lab: Lab) -> None:
     assert "boot 2 of first" not in lab.console("first"), "a start does"
 
     lab.delete("first")
-    eventually(lambda: lab.ours()["containers"] == [f"capox-{NAME}-edge"], "the container goes with its disk")
-    eventually(lambda: lab.ours()["volumes"] == [], "so does its volume")
+    eventually("the container goes with its disk", lambda: lab.ours()["containers"] == [f"capox-{NAME}-edge"])
+    eventually("so does its volume", lambda: lab.ours()["volumes"] == [])
 
 
 def test_a_disk_outlives_its_instance(lab: Lab) -> None:
@@ -73,7 +74,7 @@ def test_a_data_disk(lab: Lab) -> None:
 
     lab.delete("second")
     lab.must(204, "DELETE", "/v1/disks/data?project=demo")
-    eventually(lambda: lab.ours()["volumes"] == [], "the disk's volume goes")
+    eventually("the disk's volume goes", lambda: lab.ours()["volumes"] == [])
 
 
 def test_a_guest_that_is_killed(lab: Lab) -> None:
@@ -102,7 +103,7 @@ def test_a_guest_that_is_gone(lab: Lab) -> None:
     lab.power("first", "start")
     lab.await_state("first", "failed")
     lab.delete("first")
-    eventually(lambda: lab.ours()["volumes"] == [], "nothing is left")
+    eventually("nothing is left", lambda: lab.ours()["volumes"] == [])
 
 
 def test_a_guest_that_acts_itself(lab: Lab) -> None:
@@ -157,3 +158,14 @@ def test_a_killed_rack_is_cleaned_up_after(docker_host: str, image: str, tmp_pat
         assert lab.ours()["containers"] == [f"capox-{NAME}-edge"]
         assert lab.ours()["volumes"] == []
     assert {name: host_setting(name) for name in SETTINGS} == settings
+
+
+def test_a_name_is_held(docker_host: str, image: str, tmp_path: Path) -> None:
+    """A second rack of the same name, whoever runs it, is refused before it removes what the first one has."""
+    (tmp_path / "second").mkdir()
+    with Lab(tmp_path, docker_host, image) as lab:
+        lab.create("first")
+        with pytest.raises(AssertionError, match="another rack has guests under the name"):
+            Lab(tmp_path / "second", docker_host, image).__enter__()
+        lab.await_console("first", "ready")
+        assert lab.instance("first")["run_state"] == "running"

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 BOOT_SECONDS = 900
 # Two machines boot one after the other, and two are taken away.
 UPGRADE_SECONDS = 1500
+# A look is a kubectl, which takes from the machines what they need to boot.
+LOOK_SECONDS = 5
 
 _CORE = "/apis/cluster.x-k8s.io/v1beta2"
 _CONTROL_PLANE = "/apis/controlplane.cluster.x-k8s.io/v1beta2"
@@ -59,6 +61,7 @@ def test_nodes_are_ready_and_get_another_version(machines: Machines, images: lis
         "two Nodes of the other version are Ready",
         lambda: ready_versions(machines) == [new.kubernetes] * 2,
         within_seconds=UPGRADE_SECONDS,
+        every_seconds=LOOK_SECONDS,
     )
     expect_nodes_of_instances(machines)
     assert before.isdisjoint({node["metadata"]["uid"] for node in machines.objects("web", "nodes")})
@@ -148,6 +151,7 @@ def test_a_control_plane_of_three_is_spread(machines: Machines, images: list[Reg
         "four Nodes are Ready",
         lambda: ready_versions(machines) == [images[0].kubernetes] * 4,
         within_seconds=2 * BOOT_SECONDS,
+        every_seconds=LOOK_SECONDS,
     )
     expect_nodes_of_instances(machines)
     control_planes = machines.objects("web", "nodes", "-l", "node-role.kubernetes.io/control-plane")

@@ -44,6 +44,7 @@ class _Machine:
         acts: what is being done with it.
         made: what the container was made as; None when there is none.
         committed: the image that holds the disk's content since it was given to another instance.
+        ports: the NICs that are plugged.
         ending: whether its end, when it comes, was brought about here.
         watch: reads its console until its end.
     """
@@ -52,6 +53,7 @@ class _Machine:
     acts: Acts
     made: container.Machine | None = None
     committed: str | None = None
+    ports: Sequence[wiring.Port] = ()
     ending: bool = True
     watch: asyncio.Task[None] | None = None
 
@@ -184,6 +186,7 @@ class DockerGuests:
         machine.watch = asyncio.create_task(self._watch(machine, instance, name, state["StartedAt"]))
         if ports:
             async with self._fabric_lock:
+                machine.ports = ports
                 await self._fabric.plug(ports, wiring.wire(self._rack), state["Pid"])
         _logger.info("Booting guest", instance=instance.id, name=instance.name, container=name)
 
@@ -236,6 +239,10 @@ class DockerGuests:
                     await self._docker.run("wait", machine.made.name)
             except NoSuchThingError:
                 _logger.warning("Missing the container of a guest", container=machine.made.name)
+        if machine.ports:
+            async with self._fabric_lock:
+                await self._fabric.unplug(machine.ports)
+                machine.ports = ()
         if machine.watch is not None:
             await machine.watch
             machine.watch = None

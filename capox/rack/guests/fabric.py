@@ -135,6 +135,20 @@ class Fabric:
         await self.apply(wiring)
         await self.shell("".join(_plugging(vpc.namespace, port, pid) for port in ports))
 
+    async def unplug(self, ports: Sequence[Port]) -> None:
+        """Take a guest's NICs away. Its own network can stay for minutes, for connections that nobody ends.
+
+        Args:
+            ports: the NICs as they were plugged, all of one VPC.
+
+        Raises:
+            DockerError: it cannot be done.
+        """
+        vpc = self._vpcs.get(ports[0].vpc)
+        if vpc is not None:
+            lines = [f"ip -n {vpc.namespace} link del {port.device} 2>/dev/null || true" for port in ports]
+            await self.shell("\n".join(lines))
+
     async def apply(self, wiring: Wiring) -> None:
         """Bring addresses, translations and rules of all VPCs with guests to what the rack says.
 
@@ -276,12 +290,13 @@ def _plugging(namespace: str, port: Port, pid: int) -> str:
     """The commands that give a guest one NIC; the default route comes last, the guest may wait for it."""
     inside, device = f"nsenter -t {pid} -n ip", f"eth{port.slot}"
     lines = [
-        # A stopped guest's network can outlive it for a moment.
+        # A guest that died by itself may have left it.
         f"ip -n {namespace} link del {port.device} 2>/dev/null || true",
         # The peer is made under a name that no other one has, and gets its own where no other one is.
         f"ip link add {port.device} netns {namespace} address {_GATEWAY_MAC} type veth peer name p{port.device[1:]}",
         f"ip -n {namespace} link set {port.device} up",
-        f"ip -n {namespace} route add {port.address}/32 dev {port.device} src {port.gateway}",
+        # Replaced: another guest that had the address before may have left it too.
+        f"ip -n {namespace} route replace {port.address}/32 dev {port.device} src {port.gateway}",
         f"ip link set p{port.device[1:]} netns {pid} name {device} address {port.mac}",
         f"{inside} link set lo up",
         f"{inside} address add {port.address}/32 dev {device}",

@@ -109,6 +109,7 @@ async def _write(shell: Shell, values: dict[str, str]) -> None:
 
 def _write_file(path: Path, text: str) -> None:
     """Written beside and renamed, so that it is there as a whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}")
     draft.write_text(text)
     draft.replace(path)

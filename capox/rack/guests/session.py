@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
@@ -61,7 +61,7 @@ async def open_guests(
     labels = container.Labels(rack=chosen.guests.name)
     docker = Docker(variables)
     settings = host.HostSettings(state_directory / f"guests-{chosen.guests.name}.json")
-    with _alone(state_directory, chosen.guests.name):
+    with _alone(chosen.guests.name):
         try:
             await docker.require_local()
             # Left by a rack of the same name that was killed.
@@ -105,16 +105,17 @@ async def _check_images(docker: Docker, chosen: config.Config) -> str:
 
 
 @contextlib.contextmanager
-def _alone(directory: Path, name: str) -> Iterator[None]:
-    """Keep off two racks with guests of one name.
+def _alone(name: str) -> Iterator[None]:
+    """Keep off a second rack with guests of one name on this computer, whoever runs it: it would remove the first's.
+
+    The name is held as an abstract socket, which nobody can leave behind.
 
     Raises:
         GuestError: the other one runs.
     """
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (directory / f"guests-{name}.lock").open("w") as file:
+    with socket.socket(socket.AF_UNIX) as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            held.bind(f"\0capox-rack-guests-{name}")
+        except OSError:
             raise GuestError(f"guests: another rack has guests under the name {name}; give this one another") from None
         yield
