@@ -10,9 +10,11 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.loopback import LoopbackGuard
+from tests.plain_logs import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,12 @@ pytest_plugins = ["pytester"]
 
 _guard = LoopbackGuard()
 _guard.install()
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """Have every test begin with logs as text, whatever the test before it configured."""
+    structlog.configure(processors=PROCESSORS)
 
 
 @pytest.fixture(autouse=True)

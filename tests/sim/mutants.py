@@ -18,6 +18,8 @@ from pathlib import Path
 
 import structlog
 
+from tests.plain_logs import PROCESSORS
+
 SOURCE = Path(__file__).parents[2]
 
 
@@ -238,7 +240,7 @@ def run_mutant(mutants: Sequence[Mutant], story: str, name: str, seeds: int) -> 
         name: Which bug.
         seeds: How many seeds are tried.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(processors=PROCESSORS, logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     (mutant,) = (each for each in mutants if each.name == name)
     sys.meta_path.insert(0, _Finder(mutant))
     from tests.sim.loop import simulate  # noqa: PLC0415 -- only now, so that the bug is loaded
