@@ -70,6 +70,10 @@ class Watchdog:
         ):
             raise InvariantError(f"seed {self._world.seed}: {complaint}\n{self._world.describe()}")
 
+    def expect_firewall(self) -> None:
+        """Take the rules of others as they are now: a user has just changed them."""
+        self._foreign_rules = self._rules_of_others()
+
     def _on_change(self, change: Change) -> None:
         del change
         self.look()
@@ -210,7 +214,9 @@ class Watchdog:
     def _secrets_stay_secret(self) -> Iterator[str]:
         """Neither user data nor a token is in a status, an Event or a description."""
         world = self._world
-        told = [each.description for each, _ in self._marked(world.rack.state.instances)]
+        rack = world.rack.state
+        tables: tuple[Any, ...] = (rack.instances, rack.disks, rack.floating_ips, rack.anti_affinity_groups)
+        told = [each.description for table in tables for each, _ in self._marked(table)]
         told += [message for _, _, message in world.recorded.events[self._events_seen :]]
         self._events_seen = len(world.recorded.events)
         for kind in (OXIDE_CLUSTERS, OXIDE_MACHINES):

@@ -72,7 +72,7 @@ MUTANTS = (
         "seen.recorded_disks is None and instance.run_state != InstanceState.CREATING",
         "seen.recorded_disks is None",
         "is left on the rack",
-        first_seed=29,
+        first_seed=23,
     ),
     Mutant(
         "the finalizer goes before the disks",
@@ -191,7 +191,7 @@ MUTANTS = (
     Mutant(
         "user data in the description",
         "capox.provider.machine_instance",
-        'description = format_mark(owner_mark(machine, cluster.spec.cluster_id or ""))',
+        "description = format_mark(mark)",
         'description = format_mark(owner_mark(machine, "")) + " " + user_data.data.get_secret_value().decode()[:200]',
         "a secret is told",
     ),

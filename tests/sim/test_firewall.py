@@ -123,6 +123,7 @@ async def test_unmanaged_firewall_is_only_looked_at() -> None:
     (vpc,) = world.rack.state.vpcs
     ssh = rules(world)["allow-ssh"]
     vpc.firewall_rules.append(ssh | {"name": "allow-api", "filters": ssh["filters"] | {"ports": ["6443"]}})
+    world.watchdog.expect_firewall()
     await world.until(lambda: condition(world).get("status") == "True", 700, "the condition is True")
     assert sorted(rules(world)) == ["allow-api", *BORN_WITH]
     await world.end()

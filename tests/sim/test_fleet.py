@@ -59,9 +59,10 @@ async def life_of_a_fleet() -> None:
 
     assert created.machine_writes == len(MACHINES)
     assert created.by_operation["instance_create"] == len(MACHINES)
-    # The subnet by its name, once; whatever else is read by id would be read for each machine.
+    # The subnet by its name, once, and the VPC's rules for the cluster; whatever else would be read for each machine.
     assert {operation: n for operation, n in created.by_operation.items() if operation.endswith("_view")} == {
-        "vpc_subnet_view": 1
+        "vpc_firewall_rules_view": 1,
+        "vpc_subnet_view": 1,
     }
     assert rest.writes == rest.views == 0
     # Each list has a page with items and the empty one behind it.
