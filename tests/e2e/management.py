@@ -94,11 +94,13 @@ class Machines:
         return self.lab.docker("ps", "-a", "--format", "{{.Names}}", "--filter", f"label=capox.rack={RACK}").split()
 
     def kubeconfig(self, cluster: str) -> Path | None:
-        """The file by which the administrator logs in; None as long as there is none."""
+        """The file by which the administrator logs in, which stays the same; None as long as there is none."""
+        path = self._directory / f"{cluster}.kubeconfig"
+        if path.exists():
+            return path
         secret = self.stage.get("secret", f"{cluster}-kubeconfig")
         if secret is None:
             return None
-        path = self._directory / f"{cluster}.kubeconfig"
         path.touch(mode=0o600)
         path.write_bytes(base64.b64decode(secret["data"]["value"]))
         return path
