@@ -16,16 +16,13 @@ from hack.controlplane.binaries import resolve
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.programs import KUBECTL
 from hack.nodeimage.register import RegisteredImage
-from tests.e2e.lab import Lab
+from tests.e2e.lab import NAME, Lab
 from tests.integration.provider_process import ProviderProcess, install
 from tests.integration.stage import Stage
 from tests.rack_process import CONFIG
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "config" / "templates"
 NAMESPACE = "e2e"
-RACK = "nodes"
-POOL = "203.0.113.0-203.0.113.63"
-UPLINK = "100.64.221.0/30"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 
 _CRDS = TEMPLATES.parents[1] / "crds"
@@ -67,19 +64,23 @@ class Machines:
         )
         self.stage.plane.kubectl("apply", "-f", "-", stdin=manifest)
 
-    def objects(self, cluster: str, kind: str, *words: str) -> list[dict[str, Any]]:
-        """Objects of a kind in a workload cluster; none as long as it does not answer."""
+    def objects(self, cluster: str, path: str) -> list[dict[str, Any]]:
+        """The items of a list of a workload cluster's API, by its path; none as long as nobody answers."""
         kubeconfig = self.kubeconfig(cluster)
         if kubeconfig is None:
             return []
-        done = subprocess.run(
-            [self._kubectl, "--kubeconfig", kubeconfig, "get", kind, "-o", "json", "--request-timeout=10s", *words],
-            env={"HOME": str(self._directory), "PATH": os.defpath},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_COMMAND_SECONDS,
-        )
+        try:
+            # The path itself: to find it by a kind's name, kubectl would ask for all kinds first.
+            done = subprocess.run(
+                [self._kubectl, "--kubeconfig", kubeconfig, "get", "--raw", path, "--request-timeout=10s"],
+                env={"HOME": str(self._directory), "PATH": os.defpath},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_COMMAND_SECONDS,
+            )
+        except subprocess.TimeoutExpired:
+            return []
         return list(json.loads(done.stdout)["items"]) if done.returncode == 0 else []
 
     def private_address(self, instance: str) -> str:
@@ -91,7 +92,7 @@ class Machines:
 
     def containers(self) -> list[str]:
         """The containers of the rack, by name: those of its machines, and the one in which its networks are."""
-        return self.lab.docker("ps", "-a", "--format", "{{.Names}}", "--filter", f"label=capox.rack={RACK}").split()
+        return self.lab.docker("ps", "-a", "--format", "{{.Names}}", "--filter", f"label=capox.rack={NAME}").split()
 
     def kubeconfig(self, cluster: str) -> Path | None:
         """The file by which the administrator logs in, which stays the same; None as long as there is none."""
@@ -111,15 +112,10 @@ def is_ready(node: dict[str, Any]) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
 
 
-def _rack(images: list[RegisteredImage]) -> dict[str, Any]:
-    """What is different from the rack of the other tests, which may run at the same time."""
+def _silos(images: list[RegisteredImage]) -> list[dict[str, Any]]:
+    """The silo of the other tests' racks, with these images."""
     (silo,) = CONFIG["silos"]
-    pool = {"name": "public", "ranges": [POOL], "silos": [{"silo": "lab", "default": True}]}
-    return {
-        "silos": [silo | {"images": [image.rack_entry() for image in images]}],
-        "ip_pools": [pool],
-        "guests": {"backend": "docker", "name": RACK, "image": images[0].reference, "uplink": UPLINK},
-    }
+    return [silo | {"images": [image.rack_entry() for image in images]}]
 
 
 @contextlib.contextmanager
@@ -135,7 +131,7 @@ def open_machines(directory: Path, docker_host: str, images: list[RegisteredImag
     plane_directory = directory / "controlplane"
     plane_directory.mkdir()
     plane = ManagementCluster(found, components.ensure(os.environ, found, None), directory=plane_directory)
-    with plane, Lab(directory, docker_host, images[0].reference, **_rack(images)) as lab:
+    with plane, Lab(directory, docker_host, images[0].reference, silos=_silos(images)) as lab:
         plane.kubectl("apply", "--server-side", "-k", str(_CRDS))
         files = [word for path in _CRDS.glob("oxide*.yaml") for word in ("-f", str(path))]
         plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)

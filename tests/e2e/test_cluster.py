@@ -43,7 +43,7 @@ def test_a_cluster_on_a_rack_that_bites(machines: Machines) -> None:
     nodes = eventually("two Nodes are Ready", lambda: ready_nodes(machines), within_seconds=BOOT_SECONDS)
 
     machines.lab.allow(INTERNAL)
-    assert machines.objects(CLUSTER, "nodes") == []
+    assert machines.objects(CLUSTER, "/api/v1/nodes") == []
     machines.lab.allow(INTERNAL, API)
     eventually("the API is reached again", lambda: ready_nodes(machines), within_seconds=120)
 
@@ -62,7 +62,7 @@ def test_a_cluster_on_a_rack_that_bites(machines: Machines) -> None:
         within_seconds=BOOT_SECONDS,
     )
     assert machines.lab.instance(instance["name"])["id"] == instance["id"]
-    assert {uid(node) for node in machines.objects(CLUSTER, "nodes")} == {uid(node) for node in nodes}
+    assert {uid(node) for node in machines.objects(CLUSTER, "/api/v1/nodes")} == {uid(node) for node in nodes}
 
     machines.stage.delete_cluster(CLUSTER, within_seconds=BOOT_SECONDS)
     assert machines.stage.instances() == []
@@ -71,13 +71,13 @@ def test_a_cluster_on_a_rack_that_bites(machines: Machines) -> None:
 
 def ready_nodes(machines: Machines) -> list[dict[str, Any]]:
     """The cluster's Nodes when there are two and both are Ready."""
-    nodes = machines.objects(CLUSTER, "nodes")
+    nodes = machines.objects(CLUSTER, "/api/v1/nodes")
     return nodes if len(nodes) == 2 and all(map(is_ready, nodes)) else []
 
 
 def lease_renewed(machines: Machines, name: str) -> datetime:
     """When a Node's kubelet was last heard of."""
-    leases = machines.objects(CLUSTER, "leases", "-n", "kube-node-lease")
+    leases = machines.objects(CLUSTER, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
     times = [each["spec"]["renewTime"] for each in leases if each["metadata"]["name"] == name]
     return max(map(datetime.fromisoformat, times), default=datetime.min.replace(tzinfo=UTC))
 

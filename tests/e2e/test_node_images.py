@@ -23,6 +23,8 @@ UPGRADE_SECONDS = 1500
 # A look is a kubectl, which takes from the machines what they need to boot.
 LOOK_SECONDS = 5
 
+NODES = "/api/v1/nodes"
+
 _CORE = "/apis/cluster.x-k8s.io/v1beta2"
 _CONTROL_PLANE = "/apis/controlplane.cluster.x-k8s.io/v1beta2"
 _INFRASTRUCTURE = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1"
@@ -53,7 +55,7 @@ def test_nodes_are_ready_and_get_another_version(machines: Machines, images: lis
         "two Nodes are Ready", lambda: ready_versions(machines) == [old.kubernetes] * 2, within_seconds=BOOT_SECONDS
     )
     expect_nodes_of_instances(machines)
-    before = {node["metadata"]["uid"] for node in machines.objects("web", "nodes")}
+    before = {node["metadata"]["uid"] for node in machines.objects("web", NODES)}
 
     upgrade(machines, old, new)
 
@@ -64,9 +66,9 @@ def test_nodes_are_ready_and_get_another_version(machines: Machines, images: lis
         every_seconds=LOOK_SECONDS,
     )
     expect_nodes_of_instances(machines)
-    assert before.isdisjoint({node["metadata"]["uid"] for node in machines.objects("web", "nodes")})
+    assert before.isdisjoint({node["metadata"]["uid"] for node in machines.objects("web", NODES)})
     # The machines held both, so nobody had to ask a registry.
-    (proxy,) = machines.objects("web", "daemonsets", "-n", "kube-system")
+    (proxy,) = machines.objects("web", "/apis/apps/v1/namespaces/kube-system/daemonsets")
     assert proxy["spec"]["template"]["spec"]["containers"][0]["image"].endswith(new.reference.partition(":")[2])
     assert proxy["status"]["numberReady"] == 2
 
@@ -78,14 +80,14 @@ def test_nodes_are_ready_and_get_another_version(machines: Machines, images: lis
 
 def ready_versions(machines: Machines) -> list[str]:
     """The kubelets' versions when every Node is Ready."""
-    nodes = machines.objects("web", "nodes")
+    nodes = machines.objects("web", NODES)
     return [node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes] if all(map(is_ready, nodes)) else []
 
 
 def expect_nodes_of_instances(machines: Machines) -> None:
     """Each Node is one instance, by name, provider ID and address, and has not been initialized by anybody."""
     instances = {each["hostname"]: each for each in machines.stage.instances()}
-    nodes = {node["metadata"]["name"]: node for node in machines.objects("web", "nodes")}
+    nodes = {node["metadata"]["name"]: node for node in machines.objects("web", NODES)}
     assert nodes.keys() == instances.keys()
     for name, node in nodes.items():
         assert node["spec"]["providerID"] == f"oxide://{instances[name]['id']}"
@@ -154,10 +156,10 @@ def test_a_control_plane_of_three_is_spread(machines: Machines, images: list[Reg
         every_seconds=LOOK_SECONDS,
     )
     expect_nodes_of_instances(machines)
-    control_planes = machines.objects("web", "nodes", "-l", "node-role.kubernetes.io/control-plane")
+    control_planes = machines.objects("web", f"{NODES}?labelSelector=node-role.kubernetes.io%2Fcontrol-plane")
     members = machines.stage.ask("/v1/anti-affinity-groups/control-planes/members")["items"]
     assert {each["value"]["name"] for each in members} == {each["metadata"]["name"] for each in control_planes}
     assert len(control_planes) == 3
-    etcds = machines.objects("web", "pods", "-n", "kube-system", "-l", "component=etcd")
+    etcds = machines.objects("web", "/api/v1/namespaces/kube-system/pods?labelSelector=component%3Detcd")
     assert {each["spec"]["nodeName"] for each in etcds} == {each["metadata"]["name"] for each in control_planes}
     assert all(each["status"]["containerStatuses"][0]["ready"] for each in etcds)

@@ -98,6 +98,8 @@ async def test_states_wait_for_the_guest(rack: RackUnderTest) -> None:
     assert await state_of(rack, "one") == "starting"
     guests.arrive()
     assert await state_of(rack, "one") == "running"
+    (instance,) = rack.state.instances
+    assert instance.time_run_state_updated == rack.state.now(), "it runs since its guest does"
 
     await rack.must(202, "POST", "/v1/instances/one/reboot?project=demo")
     guests.arrive()
