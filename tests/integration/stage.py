@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import RequestError
 from hack.controlplane.programs import KUBE_APISERVER
@@ -26,6 +28,9 @@ SECOND_TOKEN = "oxide-token-successor"
 """The API token of another user, who may do the same; the rack's call log tells the two apart."""
 
 BOOTSTRAP_DATA = b"#cloud-config\n"
+
+ASK_ATTEMPTS = 20
+"""How often a user asks the rack before giving up: more often than faults of a fifth of all calls hit in a row."""
 
 _INFRASTRUCTURE = "infrastructure.cluster.x-k8s.io/v1alpha1"
 _CORE = "cluster.x-k8s.io/v1beta2"
@@ -259,10 +264,7 @@ class Stage:
 
     def ask(self, path: str, **query: str) -> Any:
         """Ask the rack as the user does."""
-        with self.rack.client() as client:
-            answer = client.get(path, params={"project": "demo", "limit": "1000", **query})
-            assert answer.is_success, answer.text
-            return answer.json()
+        return self._get(path, {"project": "demo", "limit": "1000", **query})
 
     def tell(self, path: str, body: dict[str, Any]) -> Any:
         """Have the rack make something in the project, as the user does."""
@@ -273,8 +275,7 @@ class Stage:
 
     def image_id(self) -> str:
         """The id of the rack's image."""
-        with self.rack.client() as client:
-            return str(client.get("/v1/images").json()["items"][0]["id"])
+        return str(self._get("/v1/images", {})["items"][0]["id"])
 
     def last_call(self) -> int:
         """The number of the rack's last call."""
@@ -284,6 +285,23 @@ class Stage:
         """The operations on the rack that changed something or tried to, from behind a call on."""
         calls = self.rack.control.calls(after)
         return [call["operation"] for call in calls if call["method"] != "GET" and call["operation"]]
+
+    def _get(self, path: str, query: dict[str, str]) -> Any:
+        """Ask the rack, again when a story's fault hits this very question."""
+        said: object = None
+        with self.rack.client() as client:
+            for _ in range(ASK_ATTEMPTS):
+                try:
+                    answer = client.get(path, params=query)
+                except httpx.TransportError as error:
+                    said = error
+                    continue
+                if answer.is_success:
+                    return answer.json()
+                said = answer.text
+                if answer.status_code != http.client.SERVICE_UNAVAILABLE:
+                    break
+        raise AssertionError(f"GET {path}: {said}")
 
 
 def world(rack: RackProcess) -> str:
