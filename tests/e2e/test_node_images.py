@@ -68,14 +68,27 @@ def test_nodes_are_ready_and_get_another_version(machines: Machines, images: lis
     expect_nodes_of_instances(machines)
     assert before.isdisjoint({node["metadata"]["uid"] for node in machines.objects("web", NODES)})
     # The machines held both, so nobody had to ask a registry.
-    (proxy,) = machines.objects("web", "/apis/apps/v1/namespaces/kube-system/daemonsets")
-    assert proxy["spec"]["template"]["spec"]["containers"][0]["image"].endswith(new.reference.partition(":")[2])
-    assert proxy["status"]["numberReady"] == 2
+    eventually(
+        "every Node has the new kube-proxy",
+        lambda: proxies_ready(machines, new) == 2,
+        within_seconds=300,
+        every_seconds=LOOK_SECONDS,
+    )
 
     machines.stage.delete_cluster("web", within_seconds=600)
     assert machines.stage.instances() == []
     assert machines.stage.on_rack("disks") == []
     eventually("only the rack's networks are left", lambda: len(machines.containers()) == 1)
+
+
+def proxies_ready(machines: Machines, image: RegisteredImage) -> int:
+    """On how many Nodes the kube-proxy of an image is ready; 0 while it is another one that is wanted."""
+    for each in machines.objects("web", "/apis/apps/v1/namespaces/kube-system/daemonsets"):
+        name = each["spec"]["template"]["spec"]["containers"][0]["image"]
+        is_settled = each["status"].get("observedGeneration") == each["metadata"]["generation"]
+        if "/kube-proxy:" in name and name.endswith(image.reference.partition(":")[2]) and is_settled:
+            return min(int(each["status"].get(number, 0)) for number in ("numberReady", "updatedNumberScheduled"))
+    return 0
 
 
 def ready_versions(machines: Machines) -> list[str]:
