@@ -12,8 +12,8 @@ import datetime
 import functools
 import random
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import structlog
 
@@ -35,7 +35,7 @@ from capox.kube.events import EventRecorder
 from capox.kube.kopf_source import KopfSource
 from capox.kube.kubeconfig import KubeconfigRefusedError, parse_kubeconfig
 from capox.kube.lease import LeaderElection, LeaseLostError, LeaseTimes
-from capox.kube.manager import Manager, WatchesLostError, stop_on_signals
+from capox.kube.manager import Manager, WatchesLostError, background, stop_on_signals
 from capox.kube.remote import WHOLE, RemoteClient
 from capox.kube.watch import Dispatcher
 from capox.kube.workqueue import Request
@@ -143,7 +143,7 @@ class _Replica:
         stack.push_async_callback(self._rack.aclose)
         self._stack = stack
         await self._serve(stack)
-        await stack.enter_async_context(_background(self._tell_missing_permissions()))
+        await stack.enter_async_context(background(self._tell_missing_permissions()))
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work, once the Lease is held where that is asked for; end while waiting for it when asked to."""
@@ -173,9 +173,9 @@ class _Replica:
         await self._add_controllers()
         manager = self._manager = self._make_manager()
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(_background(self._relist_for_ever()))
+            await stack.enter_async_context(background(self._relist_for_ever()))
             if self._controllers.lifecycle is not None:
-                await stack.enter_async_context(_background(self._controllers.lifecycle.run()))
+                await stack.enter_async_context(background(self._controllers.lifecycle.run()))
             await manager.run(stop)
 
     # -- what it is made of -------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class _Replica:
             randomness=self._randomness,
             metrics=self._event_metrics,
         )
-        await self._stack.enter_async_context(_background(recorder.run()))
+        await self._stack.enter_async_context(background(recorder.run()))
         self._stack.push_async_callback(recorder.drain, EVENTS_DRAIN_SECONDS)
         return Deps(
             kube=LeadingKube(self._kube, self._is_leading),
@@ -231,7 +231,7 @@ class _Replica:
     async def _serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Answer /healthz, /readyz and /metrics. Health is ours alone, and never the rack's (5.1)."""
         loop = serving.LoopWatch(metrics.LoopMetrics(self._registry))
-        await stack.enter_async_context(_background(loop.run()))
+        await stack.enter_async_context(background(loop.run()))
         settings, address = self._settings, self._settings.serving_address
         if address is None:
             return
@@ -316,18 +316,6 @@ class _Replica:
 
     def _watches_check(self) -> str | None:
         return None if self._manager is None else serving.manager_readiness(self._manager)()
-
-
-@contextlib.asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run something beside, until the block is left."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def _now() -> datetime.datetime:

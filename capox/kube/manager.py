@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import random
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import structlog
@@ -21,7 +21,7 @@ from capox.kube.metrics import WatchMetrics
 from capox.kube.watch import Dispatcher, Lister, Watch
 from capox.kube.workqueue import Workqueue
 
-__all__ = ["EventType", "Manager", "WatchSource", "WatchesLostError", "stop_on_signals"]
+__all__ = ["EventType", "Manager", "WatchSource", "WatchesLostError", "background", "stop_on_signals"]
 
 DRAIN_SECONDS: Final = 20.0
 """How long passes that run may take to finish when the process is asked to end (K-35)."""
@@ -238,6 +238,18 @@ class Manager:
 
 _NOBODY: Final[Mapping[str, str | None]] = {"capox.invalid/nobody": None}
 """Labels that no object has."""
+
+
+@contextlib.asynccontextmanager
+async def background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run something beside, until the block is left."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 @contextlib.contextmanager

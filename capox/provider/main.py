@@ -11,7 +11,7 @@ import contextlib
 import datetime
 import random
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -24,7 +24,7 @@ from capox.kube.events import EventRecorder
 from capox.kube.kind import Kind
 from capox.kube.kopf_source import KopfSource
 from capox.kube.lease import LeaderElection, LeaseLostError
-from capox.kube.manager import Manager, WatchesLostError, stop_on_signals
+from capox.kube.manager import Manager, WatchesLostError, background, stop_on_signals
 from capox.kube.probe import probe
 from capox.kube.remote import RemoteClient
 from capox.kube.watch import Dispatcher, Watch, WatchEvent
@@ -101,7 +101,7 @@ async def run(settings: ProviderSettings) -> None:
         buckets = TokenBuckets(rate_per_second=settings.rack_requests_per_second, burst=settings.rack_burst)
         racks = Racks(buckets, LoopClock())
         stack.push_async_callback(racks.aclose)
-        await stack.enter_async_context(_background(recorder.run()))
+        await stack.enter_async_context(background(recorder.run()))
         stack.push_async_callback(recorder.drain, EVENTS_DRAIN_SECONDS)
         replica = _Replica(settings, kube, randomness, registry)
         replica.add_controllers(racks, recorder)
@@ -183,7 +183,7 @@ class _Replica:
     async def serve(self, stack: contextlib.AsyncExitStack) -> None:
         """Tell of itself over HTTP, until the stack is left."""
         loop = serving.LoopWatch(metrics.LoopMetrics(self._registry))
-        await stack.enter_async_context(_background(loop.run()))
+        await stack.enter_async_context(background(loop.run()))
         health: dict[str, serving.Check] = {
             "loop": loop.check,
             "watches": self._when_working(serving.manager_health(self._manager)),
@@ -261,18 +261,6 @@ class _Replica:
             randomness=self._randomness,
             metrics=watch_metrics,
         )
-
-
-@contextlib.asynccontextmanager
-async def _background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run something beside, until the block is left."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def _now() -> datetime.datetime:
