@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from hack.controlplane import keeper
 from hack.controlplane.paths import cache_directory
 from hack.controlplane.processes import is_running
+from hack.distribution import PackageError, install_packages
 from hack.docker.runtime import has_capability, write_runtime
 
 if TYPE_CHECKING:
@@ -196,22 +197,12 @@ def install() -> None:
     """Install the distribution's engine and client.
 
     Raises:
-        DockerError: there is no apt-get, or it failed.
+        DockerError: it cannot be installed.
     """
-    if shutil.which("apt-get") is None:
-        raise DockerError("Docker is not installed and this computer has no apt-get; install Docker and run again")
-    _apt("update", "-qq")
-    _apt("install", "-y", "-qq", "--no-install-recommends", "docker.io")
-    if shutil.which("docker") is None:
-        # Newer releases of Debian keep the client in a package of its own.
-        _apt("install", "-y", "-qq", "--no-install-recommends", "docker-cli")
-
-
-def _apt(*arguments: str) -> None:
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(
-        ["apt-get", *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-_LOG_TAIL_LINES:])
-        raise DockerError(f"apt-get {' '.join(arguments)} failed:\n{tail}")
+    try:
+        install_packages("docker.io")
+        if shutil.which("docker") is None:
+            # Newer releases of Debian keep the client in a package of its own.
+            install_packages("docker-cli")
+    except PackageError as error:
+        raise DockerError(str(error)) from error

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hack.distribution import PackageError, install_packages
 from hack.nodeimage.errors import NodeImageError
 
 if TYPE_CHECKING:
@@ -37,15 +38,14 @@ def ensure_base(docker: Docker, environ: Mapping[str, str], cache: Path, reporte
     """
     if docker.image_id(BASE_IMAGE) is not None:
         return BASE_IMAGE
-    if shutil.which("debootstrap", path=_search_path(environ)) is None:
-        raise NodeImageError(
-            "debootstrap is needed and was not found. Install it (Debian, Ubuntu: apt-get install debootstrap), or "
-            f"name an image of Debian {OS_VERSION} with --base: debian:{OS_VERSION} where a registry can be reached"
-        )
     if os.geteuid() != 0:
         raise NodeImageError(
-            f"debootstrap needs root. Run as root, or name an image of Debian {OS_VERSION} with --base"
+            f"debootstrap needs root. Run as root, or name an image of Debian {OS_VERSION} with --base: "
+            f"debian:{OS_VERSION} where a registry can be reached"
         )
+    if shutil.which("debootstrap", path=_search_path(environ)) is None:
+        with reporter.stage("Installing debootstrap from the distribution's packages", expected_seconds=10):
+            _install_debootstrap()
     cache.mkdir(parents=True, exist_ok=True)
     with (
         reporter.stage(f"Making Debian {OS_VERSION} by debootstrap", expected_seconds=40) as stage,
@@ -76,6 +76,13 @@ def ensure_base(docker: Docker, environ: Mapping[str, str], cache: Path, reporte
             package.unlink()
         docker.import_tree(root, BASE_IMAGE)
     return BASE_IMAGE
+
+
+def _install_debootstrap() -> None:
+    try:
+        install_packages("debootstrap")
+    except PackageError as error:
+        raise NodeImageError(f"{error}\nOr name an image of Debian {OS_VERSION} with --base") from error
 
 
 def _search_path(environ: Mapping[str, str]) -> str:
