@@ -64,6 +64,7 @@ class ProviderSettings:
         identity: What this replica calls itself in the Lease.
         health_address: Where /healthz and /readyz are served; None serves none.
         diagnostics_address: Where /metrics is served; None serves none.
+        is_diagnostics_insecure: Whether it is served in plain HTTP to everybody.
         rack_requests_per_second: How many requests a second one rack gets in the long run.
         rack_burst: How many it gets at once after a pause.
         log_level: The least level that is logged.
@@ -86,6 +87,7 @@ class ProviderSettings:
     identity: str
     health_address: BindAddress | None
     diagnostics_address: BindAddress | None
+    is_diagnostics_insecure: bool
     rack_requests_per_second: float
     rack_burst: int
     log_level: str
@@ -123,6 +125,7 @@ def provider_settings(arguments: Sequence[str], environment: Mapping[str, str] |
         identity=variables.get("POD_NAME") or variables.get("HOSTNAME") or "capox",
         health_address=options.health_probe_bind_address,
         diagnostics_address=options.diagnostics_address,
+        is_diagnostics_insecure=options.insecure_diagnostics,
         rack_requests_per_second=options.rack_requests_per_second,
         rack_burst=options.rack_burst,
         log_level=options.log_level,
@@ -238,7 +241,15 @@ def _provider_parser() -> argparse.ArgumentParser:
         "--metrics-bind-address",
         type=parse_bind_address,
         default=parse_bind_address(":8443"),
-        help="/metrics (default: :8443; 0 for none)",
+        help="/metrics, over HTTPS, for those whom RBAC lets (default: :8443; 0 for none)",
+    )
+    add(
+        "--insecure-diagnostics",
+        type=parse_switch,
+        nargs="?",
+        const=True,
+        default=False,
+        help="serve it in plain HTTP to everybody",
     )
     add(
         "--rack-requests-per-second",

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime
 import random
+import ssl
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
@@ -18,6 +19,8 @@ import structlog
 
 from capox import logs
 from capox.kube import metrics, serving
+from capox.kube.access_review import Reviewer
+from capox.kube.certificates import self_signed
 from capox.kube.client import KubeClient
 from capox.kube.errors import KubeError
 from capox.kube.events import EventRecorder
@@ -190,13 +193,18 @@ class _Replica:
             **{name: self._when_working(serving.queue_health(queue)) for name, queue in self._queues.items()},
         }
         readiness = {"watches-complete": self._when_working(serving.manager_readiness(self._manager))}
-        for address, routes in (
-            (self._settings.health_address, serving.health_routes(health, readiness)),
-            (self._settings.diagnostics_address, (serving.metrics_route(self._registry),)),
-        ):
-            if address is not None:
-                where = serving.Address(address.host, address.port)
-                await stack.enter_async_context(serving.serve(where, routes))
+        settings = self._settings
+        if settings.health_address is not None:
+            where = serving.Address(settings.health_address.host, settings.health_address.port)
+            await stack.enter_async_context(serving.serve(where, serving.health_routes(health, readiness)))
+        if settings.diagnostics_address is not None:
+            where = serving.Address(settings.diagnostics_address.host, settings.diagnostics_address.port)
+            guard, tls = (None, None) if settings.is_diagnostics_insecure else await self._protection()
+            await stack.enter_async_context(serving.serve(where, (serving.metrics_route(self._registry, guard),), tls))
+
+    async def _protection(self) -> tuple[serving.Guard, ssl.SSLContext]:
+        """What Cluster API's managers put before their diagnostics: HTTPS, and the cluster's own rights."""
+        return Reviewer(self._kube).refusal, await self_signed(self._settings.identity)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work, once the Leases are held where that is asked for; end while waiting for them when asked to."""

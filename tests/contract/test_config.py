@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from capox.api.v1alpha1 import OxideMachineSpec
+from capox.kube.access_review import ACCESS_REVIEWS, TOKEN_REVIEWS
 from capox.kube.events import EVENTS
 from capox.kube.kind import SECRETS, Kind
 from capox.kube.lease import LEASES, RELEASE_SECONDS
@@ -31,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "config"
 
 Objects = list[dict[str, Any]]
+MANAGER_ROLE = "capox-system-manager"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def drop_label(objects: Objects) -> None:
 def rename_role(objects: Objects) -> None:
     """A ClusterRole that no upgrade would remove."""
     for kind in ("ClusterRole", "ClusterRoleBinding"):
-        the(objects, kind)["metadata"]["name"] = "capox-manager"
+        the(objects, kind, MANAGER_ROLE)["metadata"]["name"] = "capox-manager"
     the(objects, "ClusterRoleBinding")["roleRef"]["name"] = "capox-manager"
 
 
@@ -143,12 +145,16 @@ def use_host_network(objects: Objects) -> None:
 
 def list_secrets(objects: Objects) -> None:
     """The right to see every Secret."""
-    the(objects, "ClusterRole")["rules"].append({"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]})
+    the(objects, "ClusterRole", MANAGER_ROLE)["rules"].append(
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}
+    )
 
 
 def grant_all(objects: Objects) -> None:
     """A wildcard."""
-    the(objects, "ClusterRole")["rules"].append({"apiGroups": ["apps"], "resources": ["*"], "verbs": ["get"]})
+    the(objects, "ClusterRole", MANAGER_ROLE)["rules"].append(
+        {"apiGroups": ["apps"], "resources": ["*"], "verbs": ["get"]}
+    )
 
 
 def rename_account(objects: Objects) -> None:
@@ -237,7 +243,17 @@ def test_the_account_may_do_what_the_code_does_and_nothing_else(installed: Objec
     for kind in ours:
         expected |= rights(kind, "patch") | rights(kind, "patch", subresource="/status")
 
-    assert granted(the(installed, "ClusterRole")["rules"]) == expected
+    expected |= rights(TOKEN_REVIEWS, "create") | rights(ACCESS_REVIEWS, "create")
+
+    assert granted(the(installed, "ClusterRole", MANAGER_ROLE)["rules"]) == expected
+
+
+def test_the_right_to_scrape_is_bound_to_nobody(installed: Objects) -> None:
+    """A path and no object; whoever scrapes is given it by the cluster's owner."""
+    role = the(installed, "ClusterRole", "capox-system-metrics-reader")
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    bound = {each["roleRef"]["name"] for each in installed if each["kind"] == "ClusterRoleBinding"}
+    assert bound == {MANAGER_ROLE}
 
 
 def test_the_leases_are_those_that_the_provider_holds(installed: Objects) -> None:

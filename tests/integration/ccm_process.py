@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import os
 import signal
-import ssl
 import subprocess
 import sys
 import time
@@ -15,6 +13,7 @@ from typing import Any, Self
 
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import RequestError
+from tests.integration import https
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 40.0
@@ -94,17 +93,7 @@ class CCMProcess:
 
     def ask(self, path: str, token: str | None = None) -> tuple[int, str]:
         """Ask it something over HTTPS; status 0 when nobody answers."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=context)
-        try:
-            connection.request("GET", path, headers={"authorization": f"Bearer {token}"} if token else {})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        except OSError:
-            return 0, ""
-        finally:
-            connection.close()
+        return https.ask(self.port, path, token)
 
     def kill(self) -> None:
         """End it as SIGKILL does."""

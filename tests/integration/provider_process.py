@@ -34,9 +34,13 @@ class ProviderProcess:
         plane: The management cluster, where `install` has been done.
         directory: For its log.
         arguments: Further ones for the command line.
+
+    Attributes:
+        diagnostics_port: Where its metrics are, once it has been started.
     """
 
     def __init__(self, plane: ManagementCluster, directory: Path, *arguments: str) -> None:
+        self.diagnostics_port = 0
         self._plane = plane
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,11 +58,11 @@ class ProviderProcess:
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        health, diagnostics = self._plane.processes.lease_ports(2)
+        health, self.diagnostics_port = self._plane.processes.lease_ports(2)
         kubeconfig = self._plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
         command = [sys.executable, "-m", "capox", "provider", "--kubeconfig", str(kubeconfig)]
         command += [f"--health-probe-bind-address=127.0.0.1:{health}"]
-        command += [f"--diagnostics-address=127.0.0.1:{diagnostics}", *self._arguments]
+        command += [f"--diagnostics-address=127.0.0.1:{self.diagnostics_port}", *self._arguments]
         environment = {"PATH": os.environ["PATH"], "POD_NAMESPACE": NAMESPACE, "POD_NAME": f"capox-{health}"}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)

@@ -256,6 +256,8 @@ MAY = [
     *(("default", "/secrets", verb) for verb in ("get", "patch")),
     ("default", "/configmaps", "get"),
     *(("default", "events.k8s.io/events", verb) for verb in ("create", "patch")),
+    ("", "authentication.k8s.io/tokenreviews", "create"),
+    ("", "authorization.k8s.io/subjectaccessreviews", "create"),
     ("capox-system", LEASES, "create"),
     ("capox-system", f"{LEASES}=capox.{INFRASTRUCTURE}", "patch"),
     ("capox-system", f"{LEASES}=4c4262a8.cluster.x-k8s.io", "get"),
