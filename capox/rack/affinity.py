@@ -19,12 +19,19 @@ MEMBER = "anti-affinity-group-member"
 def find_groups(call: Call, project: records.Project, references: Iterable[str]) -> list[records.AntiAffinityGroup]:
     """The groups of these names or ids, each once, in the order in which they were named.
 
+    They are looked for in the project only: another one's does not exist, whoever asks for its id.
+
     Raises:
-        Refusal: 404 for one that does not exist or that the caller may not see, 403 for one that may not be changed.
+        Refusal: 404 for one that does not exist in the project, 403 for one that may not be changed.
     """
     table = call.rack.anti_affinity_groups
-    found = (select.named_in(call, table, project, reference, "compute") for reference in references)
-    return list({group.id: group for group in found}.values())
+    groups: dict[str, records.AntiAffinityGroup] = {}
+    for reference in references:
+        group = select.named_in(call, table, project, reference, "compute")
+        if group.project != project.id:
+            raise select.missing(table.resource, group.id)
+        groups[group.id] = group
+    return list(groups.values())
 
 
 def join(rack: Rack, group: records.AntiAffinityGroup, instance: records.Instance) -> None:

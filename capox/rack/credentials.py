@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import stat
+import urllib.parse
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Self
@@ -19,6 +20,9 @@ import pydantic
 TOKEN_PREFIX = "oxide-token-"  # noqa: S105 -- what every token begins with (semantics 1.1), not one
 _TOKEN = re.compile(r"^[\x21-\x7e]{8,256}$")
 _SECRET = re.compile(rf"{TOKEN_PREFIX}\S+")
+_HIDDEN = "(hidden)"
+# What is encoded more often than this is nothing that a client sends by mistake.
+_LAYERS = 8
 
 
 class CredentialError(Exception):
@@ -116,8 +120,19 @@ def create_token_file(path: Path, prefix: str = TOKEN_PREFIX) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """A text with everything that looks like a token crossed out."""
-    return _SECRET.sub(f"{TOKEN_PREFIX}(hidden)", text)
+    """A text with everything that looks like a token crossed out, also what does so only when it has been decoded.
+
+    A text in which a token is percent-encoded is given decoded; one that cannot be decoded to its end, not at all.
+    """
+    shown = layer = _SECRET.sub(TOKEN_PREFIX + _HIDDEN, text)
+    for _ in range(_LAYERS):
+        decoded = urllib.parse.unquote(layer)
+        if decoded == layer:
+            return shown
+        layer = _SECRET.sub(TOKEN_PREFIX + _HIDDEN, decoded)
+        if layer != decoded:
+            shown = layer
+    return _HIDDEN
 
 
 def _read_file(path: Path) -> str:

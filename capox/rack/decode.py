@@ -175,13 +175,39 @@ def _misfit(document: Document, schema: JSON, value: JSON) -> tuple[list[str | i
     # Most bodies fit, and to see that is quicker than to look for what does not.
     error = None if validator.is_valid(value) else next(validator.iter_errors(value), None)
     if error is None:
-        return None
+        return _broken_number(document, schema, value)
     where = list(error.instance_path)
     if error.kind.name in {"oneOf", "anyOf"}:
         variant = _tagged_variant(document, schema, value, where)
         if variant is not None and (inner := _misfit(document, *variant)) is not None:
             return where + inner[0], inner[1]
     return where, _complaint(error)
+
+
+def _broken_number(document: Document, schema: JSON, value: JSON) -> tuple[list[str | int], str] | None:
+    """Where an integer is asked for and a number with a fraction or an exponent was written, be the fraction 0.
+
+    To JSON Schema `2.0` is an integer, to a rack's parser it is not.
+    """
+    if not isinstance(value, dict | list | float):
+        return None
+    schema = document.resolve(schema)
+    if isinstance(value, float):
+        is_asked_for = schema.get("type") == "integer"
+        return ([], f"invalid type: {_serde_type(value)}, expected integer") if is_asked_for else None
+    if isinstance(value, list):
+        members: Iterable[tuple[str | int, JSON, JSON]] = (
+            (at, schema.get("items", {}), each) for at, each in enumerate(value)
+        )
+    else:
+        schema = _variant_for(document, schema.get("oneOf", schema.get("anyOf", ())), value) or schema
+        properties = document.resolve(schema).get("properties", {})
+        members = ((name, properties[name], member) for name, member in value.items() if name in properties)
+    for part, member_schema, member in members:
+        found = _broken_number(document, member_schema, member)
+        if found is not None:
+            return [part, *found[0]], found[1]
+    return None
 
 
 def _refuse_constant(constant: str) -> Any:

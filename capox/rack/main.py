@@ -210,8 +210,8 @@ async def _serve(run: _Run) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    variables, state_directory = run.environment.variables, run.environment.state_directory
-    async with open_guests(run.rack, run.chosen, variables, state_directory) as shared_host:
+    environment = run.environment
+    async with open_guests(run.rack, run.chosen, environment.variables, environment.shared_directory) as shared_host:
         await _serve_sites(run, shared_host, stopping)
 
 

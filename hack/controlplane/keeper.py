@@ -3,14 +3,15 @@
 Run as `python -m hack.controlplane.keeper DIRECTORY LEASES`. It reads requests from standard input, one JSON object a
 line, and answers each with one line on standard output:
 
-    {"op": "start", "name", "argv", "env", "log", "tier"}  -> {"pid": 123}
-    {"op": "state", "name"}                                -> {"exit_code": null | number}
-    {"op": "stop", "names", "grace_seconds"}               -> {}
-    {"op": "ports", "count"}                               -> {"ports": [...]}
-    {"op": "detach"}                                       -> {}
+    {"op": "start", "name", "argv", "env", "log", "tier", "grace_seconds"}  -> {"pid": 123}
+    {"op": "state", "name"}                                                 -> {"exit_code": null | number}
+    {"op": "stop", "names"}                                                 -> {}
+    {"op": "ports", "count"}                                                -> {"ports": [...]}
+    {"op": "detach"}                                                        -> {}
 
 What cannot be done is answered with {"error": "..."}. Programs of a higher tier need those of a lower one and are
-stopped before them: an apiserver whose etcd is gone takes its whole grace to end.
+stopped before them: an apiserver whose etcd is gone takes its whole grace to end. The grace is each program's own: a
+rack with guests has containers to remove and settings to put back, which takes it longer than others.
 
 Why a process of its own: the programs must end however their owner ends, also by SIGKILL. When standard input closes,
 the owner is gone, and the keeper stops everything. Should the keeper itself be killed, the kernel kills the programs
@@ -31,6 +32,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +42,7 @@ STATE_FILE: Final = "processes.json"
 """In the keeper's directory: the keeper and what it has started, with what is needed to recognise them (`Identity`)."""
 
 GRACE_SECONDS: Final = 5.0
-"""How long a program may take to end after SIGTERM before it is killed."""
+"""How long a program may take to end after SIGTERM before it is killed, unless it was given longer."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
@@ -60,6 +62,14 @@ def identify(pid: int) -> dict[str, Any]:
     return {"pid": pid, "start_ticks": start_ticks, "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip()}
 
 
+def longest_stop(tiers: Mapping[str, int], graces: Mapping[str, float], names: Iterable[str]) -> float:
+    """The seconds that the end of programs can take: the longest grace of each tier, one after the other."""
+    longest: dict[int, float] = {}
+    for name in names:
+        longest[tiers[name]] = max(graces[name], longest.get(tiers[name], 0.0))
+    return sum(longest.values())
+
+
 class Keeper:
     """The programs of one control plane.
 
@@ -73,6 +83,7 @@ class Keeper:
         self._leases = PortLeases(leases)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._tiers: dict[str, int] = {}
+        self._graces: dict[str, float] = {}
         self._is_detached = False
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._record()
@@ -86,7 +97,7 @@ class Keeper:
                 case "state":
                     return {"exit_code": self._children[request["name"]].poll()}
                 case "stop":
-                    self.stop(request["names"], request["grace_seconds"])
+                    self.stop(request["names"])
                     return {}
                 case "ports":
                     return {"ports": self._leases.lease(request["count"])}
@@ -133,20 +144,24 @@ class Keeper:
             )
         self._children[request["name"]] = child
         self._tiers[request["name"]] = request["tier"]
+        self._graces[request["name"]] = request["grace_seconds"]
         self._record()
         return child.pid
 
-    def stop(self, names: list[str], grace_seconds: float) -> None:
-        """End programs, the highest tier first: SIGTERM to all of a tier, SIGKILL to what is left after the grace."""
+    def stop(self, names: list[str]) -> None:
+        """End programs, the highest tier first: SIGTERM to all of a tier, SIGKILL to whom its grace has run out."""
         for tier in sorted({self._tiers[name] for name in self._children}, reverse=True):
-            going = [self._children.pop(name) for name in self.names if name in names and self._tiers[name] == tier]
-            for child in going:
+            going = [
+                (self._graces[name], self._children.pop(name))
+                for name in self.names
+                if name in names and self._tiers[name] == tier
+            ]
+            for _, child in going:
                 _signal_group(child, signal.SIGTERM)
-            deadline = time.monotonic() + grace_seconds
-            for child in going:
+            begun = time.monotonic()
+            for grace_seconds, child in sorted(going, key=lambda each: each[0]):
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(max(0.0, deadline - time.monotonic()))
-            for child in going:
+                    child.wait(max(0.0, begun + grace_seconds - time.monotonic()))
                 _signal_group(child, signal.SIGKILL)
                 child.wait()
         self._record()
@@ -157,13 +172,18 @@ class Keeper:
         for name, child in self._children.items():
             if child.poll() is None:
                 processes[name] = identify(child.pid)
+        record = {
+            "keeper": identify(os.getpid()),
+            "processes": processes,
+            "stop_seconds": longest_stop(self._tiers, self._graces, processes),
+        }
         scratch = self._directory / f".{STATE_FILE}"
-        scratch.write_text(json.dumps({"keeper": identify(os.getpid()), "processes": processes}, indent=2) + "\n")
+        scratch.write_text(json.dumps(record, indent=2) + "\n")
         scratch.rename(self._directory / STATE_FILE)
 
     def finish(self) -> None:
         """End everything, give the ports back, and forget."""
-        self.stop(self.names, GRACE_SECONDS)
+        self.stop(self.names)
         self._leases.release()
         (self._directory / STATE_FILE).unlink(missing_ok=True)
 

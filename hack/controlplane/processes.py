@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS: Final = 0.05
 _LOG_TAIL_LINES: Final = 20
-_STOP_SECONDS: Final = 3 * keeper.GRACE_SECONDS + 10.0
-"""Bound on the end of a keeper: a grace for each tier, and some."""
+_MARGIN_SECONDS: Final = 10.0
+"""What the end of a keeper may take beside the graces of its programs."""
 
 TIER_STORAGE: Final = 0
 TIER_APISERVER: Final = 1
@@ -74,6 +74,7 @@ class Processes:
         environ: Mapping[str, str] | None = None,
         *,
         tier: int = TIER_CLIENT,
+        grace_seconds: float = keeper.GRACE_SECONDS,
     ) -> int:
         """Start a program.
 
@@ -82,6 +83,7 @@ class Processes:
             argv: program and arguments. Arguments are visible to every user of the computer: no secrets.
             environ: its environment; empty unless given, so that nothing of the user's own leaks in.
             tier: programs of a higher tier are stopped before those of a lower one.
+            grace_seconds: how long it may take to end after SIGTERM, however its end comes about.
 
         Returns:
             Its pid.
@@ -93,6 +95,7 @@ class Processes:
             "env": dict(environ or {}),
             "log": str(self.log_path(name)),
             "tier": tier,
+            "grace_seconds": grace_seconds,
         }
         pid: int = self._ask(request)["pid"]
         return pid
@@ -131,9 +134,9 @@ class Processes:
         code: int | None = self._ask({"op": "state", "name": name})["exit_code"]
         return code
 
-    def stop(self, *names: str, grace_seconds: float = keeper.GRACE_SECONDS) -> None:
-        """End programs: SIGTERM, and SIGKILL to what is left after the grace."""
-        self._ask({"op": "stop", "names": list(names), "grace_seconds": grace_seconds})
+    def stop(self, *names: str) -> None:
+        """End programs: SIGTERM, and SIGKILL to what is left after its grace."""
+        self._ask({"op": "stop", "names": list(names)})
 
     def detach(self) -> None:
         """Leave the programs running when this process ends; `stop_left_running` ends them."""
@@ -144,6 +147,7 @@ class Processes:
         """End every program, or after `detach` only let go of them."""
         assert self._keeper.stdin is not None
         assert self._keeper.stdout is not None
+        stop_seconds = _stop_seconds(self._directory)
         with contextlib.suppress(BrokenPipeError):
             self._keeper.stdin.close()
         if self._is_detached:
@@ -151,7 +155,7 @@ class Processes:
             self._keeper.returncode = 0
         else:
             try:
-                self._keeper.wait(_STOP_SECONDS)
+                self._keeper.wait(stop_seconds)
             except subprocess.TimeoutExpired:
                 # The kernel kills the programs with it.
                 self._keeper.kill()
@@ -231,14 +235,15 @@ def stop_left_running(directory: Path) -> list[str]:
         return []
     recorded = json.loads(state_file.read_text())
     identities = {"keeper": recorded["keeper"], **recorded["processes"]}
+    stop_seconds = _stop_seconds(directory)
     if is_running(identities["keeper"]):
         os.kill(identities["keeper"]["pid"], signal.SIGTERM)
-        _wait_for_end(identities["keeper"], _STOP_SECONDS)
+        _wait_for_end(identities["keeper"], stop_seconds)
     for identity in identities.values():
         if is_running(identity):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(identity["pid"], signal.SIGKILL)
-            _wait_for_end(identity, _STOP_SECONDS)
+            _wait_for_end(identity, _MARGIN_SECONDS)
     state_file.unlink(missing_ok=True)
     return [process.name for process in running if process.name != "keeper"]
 
@@ -249,6 +254,17 @@ def is_running(identity: dict[str, Any]) -> bool:
         return keeper.identify(identity["pid"]) == identity and not _is_zombie(identity["pid"])
     except ProcessLookupError:
         return False
+
+
+def _stop_seconds(directory: Path) -> float:
+    """Bound on the end of a keeper, after which it is killed: the graces of its programs, and some."""
+    try:
+        state = json.loads((directory / keeper.STATE_FILE).read_text())
+    except FileNotFoundError:
+        return _MARGIN_SECONDS
+    # A keeper of an earlier version has not said it; its programs had the usual grace each, in three tiers.
+    graces: float = state.get("stop_seconds", 3 * keeper.GRACE_SECONDS)
+    return graces + _MARGIN_SECONDS
 
 
 def _is_zombie(pid: int) -> bool:

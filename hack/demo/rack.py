@@ -18,6 +18,8 @@ PROJECT: Final = "demo"
 IMAGE_ID: Final = "6f3f8a0e-5a86-4f0c-9d9e-1a0e7ac3f0d1"
 CONFIGURATION: Final = Path(__file__).with_name("rack.yaml")
 READY_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
+"""A rack that has machines takes them away before it ends."""
 
 
 class DemoRack:
@@ -43,7 +45,7 @@ class DemoRack:
         argv += ["--listen", f"127.0.0.1:{ports[0]}", "--listen-control", f"127.0.0.1:{ports[1]}"]
         state = self._ready.parent / "rack-state"
         environment = {"CAPOX_RACK_TOKEN": token, "CAPOX_RACK_STATE_DIR": str(state), "PATH": os.defpath}
-        self._processes.start("rack", argv, environment)
+        self._processes.start("rack", argv, environment, grace_seconds=STOP_SECONDS)
         self._processes.wait_until("rack", self._ready.exists, within_seconds=READY_SECONDS)
 
     @property

@@ -12,6 +12,16 @@ from hack.docker.engine import Engine, answering_host
 from tests.e2e import small_image
 from tests.e2e.lab import Lab
 
+# Whoever asks for one of these boots node images, which takes long to make and minutes to use.
+_OF_NODE_IMAGES = frozenset({"images", "machines"})
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what boots node images, so that `-m "not machines"` leaves it out."""
+    for item in items:
+        if _OF_NODE_IMAGES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.machines)
+
 
 @pytest.fixture(scope="session")
 def docker_host() -> str:
@@ -28,7 +38,8 @@ def image(docker_host: str) -> str:
     """A guest image that boots in a moment."""
     missing = small_image.missing_programs()
     if missing:
-        pytest.skip(f"the small guest image is made of this computer's {', '.join(missing)}, which is not installed")
+        programs = ", ".join(missing)
+        pytest.skip(f"the small guest image is made of this computer's {programs}; tests/e2e/packages.txt says of what")
     return small_image.make(docker_host)
 
 

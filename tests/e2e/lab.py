@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import httpx
 
+from tests.e2e.small_image import IMAGE
 from tests.integration.waiting import eventually
 from tests.rack_process import CONFIG, RackProcess
 
@@ -193,6 +194,12 @@ def fetch(address: str, port: int = 6443) -> str | None:
     return _answer(done)
 
 
+def another_rack() -> dict[str, Any]:
+    """Of a configuration, what has to be different where a second rack runs beside the first."""
+    guests = {"backend": "docker", "name": f"{NAME}b", "image": IMAGE, "uplink": f"100.66.{_NUMBER}.0/30"}
+    return {"guests": guests, "ip_pools": [_pool(f"198.19.{_NUMBER}")]}
+
+
 def host_setting(name: str) -> str:
     """A setting of this computer's kernel."""
     return Path(f"/proc/sys/{name.replace('.', '/')}").read_text().strip()
@@ -215,5 +222,5 @@ def _answer(done: subprocess.CompletedProcess[str]) -> str | None:
     return lines[-1].replace("[::ffff:", "").replace("]", "") if done.returncode == 0 and lines else None
 
 
-def _pool() -> dict[str, Any]:
-    return {"name": "public", "ranges": [f"{POOL}.0-{POOL}.63"], "silos": [{"silo": "lab", "default": True}]}
+def _pool(prefix: str = POOL) -> dict[str, Any]:
+    return {"name": "public", "ranges": [f"{prefix}.0-{prefix}.63"], "silos": [{"silo": "lab", "default": True}]}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.lab import NAME, USER_DATA_SECRET, Lab, host_routes, host_setting
+from tests.e2e.lab import NAME, USER_DATA_SECRET, Lab, another_rack, host_routes, host_setting
 from tests.integration.waiting import eventually
 from tests.leaks import find_leaks
 
@@ -135,7 +135,7 @@ def test_nothing_is_left(docker_host: str, image: str, tmp_path: Path) -> None:
         lab.docker("volume", "create", "somebody-s")
         try:
             lab.create("first", user_data=base64.b64encode(USER_DATA_SECRET.encode()).decode())
-            lab.within("first", "sh", "-c", "echo 7 >/proc/sys/kernel/panic")
+            lab.within("first", "sh", "-c", "echo 10 >/proc/sys/kernel/panic")
             assert int(host_setting("fs.inotify.max_user_instances")) >= 8192
             assert lab.rack.stop() == 0
             assert lab.ours() == {"containers": [], "volumes": [], "images": []}
@@ -146,6 +146,23 @@ def test_nothing_is_left(docker_host: str, image: str, tmp_path: Path) -> None:
             assert lab.docker("volume", "ls", "-q", "--filter", "name=somebody-s") == "somebody-s"
         finally:
             lab.docker("volume", "rm", "somebody-s")
+
+
+def test_the_last_of_several_racks_puts_back(docker_host: str, image: str, tmp_path: Path) -> None:
+    """Settings stay as long as any rack has guests, and are put back also where somebody removed its containers."""
+    settings = {name: host_setting(name) for name in SETTINGS}
+    (tmp_path / "second").mkdir()
+    with Lab(tmp_path, docker_host, image) as first:
+        with Lab(tmp_path / "second", docker_host, image, **another_rack()) as second:
+            first.create("first")
+            first.within("first", "sh", "-c", "echo 10 >/proc/sys/kernel/panic")
+            assert first.rack.stop() == 0
+            assert int(host_setting("fs.inotify.max_user_instances")) >= 8192
+            assert host_setting("kernel.panic") == "10"
+
+            second.docker("rm", "-f", f"capox-{NAME}b-edge")
+            assert second.rack.stop() == 0
+        assert {name: host_setting(name) for name in SETTINGS} == settings
 
 
 def test_a_killed_rack_is_cleaned_up_after(docker_host: str, image: str, tmp_path: Path) -> None:

@@ -61,18 +61,47 @@ def test_output_and_environment(processes: Processes, tmp_path: Path) -> None:
 def test_stopping_is_gentle_first(processes: Processes, tmp_path: Path) -> None:
     """SIGTERM comes first; who ignores it is killed after the grace, with all that it has started."""
     processes.start("polite", shell('trap "echo bye; exit" TERM; echo up; while :; do sleep 0.05; done'))
-    processes.start("stubborn", shell('trap "" TERM; sleep 600 & echo $!; wait'))
+    processes.start("stubborn", shell('trap "" TERM; sleep 600 & echo $!; wait'), grace_seconds=0.5)
     eventually(
         "both programs", lambda: (tmp_path / "polite.log").read_text() and (tmp_path / "stubborn.log").read_text()
     )
     grandchild = keeper.identify(int((tmp_path / "stubborn.log").read_text()))
     recorded = identities(tmp_path)
 
-    processes.stop("polite", "stubborn", grace_seconds=0.5)
+    processes.stop("polite", "stubborn")
 
     assert not any(is_running(identity) for identity in recorded.values())
     eventually("the end of the grandchild", lambda: not is_running(grandchild))
     assert (tmp_path / "polite.log").read_text().endswith("bye\n")
+
+
+def test_a_grace_is_a_program_s_own(processes: Processes, tmp_path: Path) -> None:
+    """Who has more to take away gets longer than its neighbours, also when its owner just goes away."""
+    slow = 'trap "sleep 1; echo done; exit" TERM; echo up; while :; do sleep 0.05; done'
+    processes.start("patient", shell(slow), {"PATH": "/bin:/usr/bin"}, grace_seconds=60.0)
+    processes.start("hasty", shell(slow), {"PATH": "/bin:/usr/bin"}, grace_seconds=0.2)
+    logs = [tmp_path / "patient.log", tmp_path / "hasty.log"]
+    eventually("both programs", lambda: all(log.read_text() for log in logs))
+
+    processes.close()
+
+    assert ["done" in log.read_text() for log in logs] == [True, False]
+    assert left_running(tmp_path) == []
+
+
+def test_a_long_grace_is_waited_for(tmp_path: Path) -> None:
+    """A later command knows how long the programs may take, the longest of each tier; killing comes after that."""
+    owned = Processes(tmp_path, tmp_path / "ports", tmp_path)
+    owned.start("rack", SLEEP, grace_seconds=60.0)
+    owned.start("other", SLEEP, grace_seconds=7.0)
+    owned.start("etcd", SLEEP, tier=TIER_STORAGE)
+    owned.detach()
+    owned.close()
+
+    recorded = json.loads((tmp_path / keeper.STATE_FILE).read_text())
+    assert recorded["stop_seconds"] == 60.0 + keeper.GRACE_SECONDS
+
+    assert stop_left_running(tmp_path) == ["rack", "other", "etcd"]
 
 
 def test_who_is_needed_ends_last(processes: Processes, tmp_path: Path) -> None:

@@ -100,10 +100,19 @@ class Machine:
 
 def edge_words(labels: Labels, image: str) -> list[str]:
     """The command that starts the container in which the rack's networks are."""
-    words = ["run", "--detach", "--name", labels.name(EDGE), *labels.words, "--privileged", "--pid", "host"]
-    words += ["--network", "none", "--entrypoint", "/bin/sh", image]
+    words = ["run", "--detach", "--name", labels.name(EDGE), *_on_host(labels, image)]
     # The shell is PID 1 of nothing, so a signal ends it.
     return [*words, "-c", "while :; do sleep 3600; done"]
+
+
+def single_words(labels: Labels, image: str) -> list[str]:
+    """The command that runs one script, which it reads, in a container that is as strong as the edge's."""
+    return ["run", "--rm", "--interactive", *_on_host(labels, image), "-eu"]
+
+
+def _on_host(labels: Labels, image: str) -> list[str]:
+    words = [*labels.words, "--privileged", "--pid", "host", "--network", "none"]
+    return [*words, "--entrypoint", "/bin/sh", image]
 
 
 def ending(code: int) -> Ending:

@@ -9,6 +9,7 @@ that has them. On the host there is one interface, which goes when the container
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ipaddress
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 import structlog
 
 from capox.rack.guests import container, netfilter
-from capox.rack.guests.docker_cli import Docker, DockerError
+from capox.rack.guests.docker_cli import Docker, DockerError, NoSuchThingError
 from capox.rack.guests.shell import Shell
 from capox.rack.guests.wiring import Address, Network, Port, VpcWiring, Wiring
 
@@ -108,7 +109,8 @@ class Fabric:
     async def close(self) -> None:
         """Take everything away, on the host too."""
         await self._shell.close()
-        await self._docker.run("rm", "--force", "--volumes", self._labels.name(container.EDGE))
+        with contextlib.suppress(NoSuchThingError):
+            await self._docker.run("rm", "--force", "--volumes", self._labels.name(container.EDGE))
         self._vpcs.clear()
         self._holders.clear()
 
@@ -119,6 +121,23 @@ class Fabric:
             DockerError: a command of it failed.
         """
         return await self._shell.run(script)
+
+    async def host_shell(self, script: str) -> str:
+        """Run a script with the host's network, whose settings are apart; also when the container is not there.
+
+        Somebody may have removed it by hand, and what was changed on the host has to be put back all the same.
+
+        Raises:
+            DockerError: a command of it failed.
+        """
+        within = f"nsenter -t {os.getpid()} -n /bin/sh -eu <<'END'\n{script}END\n"
+        try:
+            is_there = (await self._docker.inspect("container", self._labels.name(container.EDGE)))["State"]["Running"]
+        except NoSuchThingError:
+            is_there = False
+        if is_there:
+            return await self.shell(within)
+        return await self._docker.text(*container.single_words(self._labels, self._image), stdin=within.encode())
 
     async def plug(self, ports: Sequence[Port], wiring: Wiring, pid: int) -> None:
         """Give a guest its NICs; addresses and rules hold before its first packet.

@@ -1,17 +1,19 @@
 """The settings of the host that guests need otherwise, or that they change: noted, set, and put back.
 
-They concern the whole computer, so nobody changes them unasked (`questions`). What they were is kept in a file until it
-has been put back, also when the rack is killed meanwhile: the next one with its name does it then.
+They concern the whole computer, so nobody changes them unasked (`questions`), and all racks of the computer share one
+record of what they were (`host_record`).
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import structlog
+
+from capox.rack.guests.host_record import HostRecordFile, User
 from capox.rack.guests.wiring import Network
 
 Shell = Callable[[str], Awaitable[str]]
@@ -19,18 +21,23 @@ Shell = Callable[[str], Awaitable[str]]
 
 # A machine with systemd and a kubelet watches many files; with the kernel's defaults the second one fails.
 _AT_LEAST: Final = {"fs.inotify.max_user_instances": 8192, "fs.inotify.max_user_watches": 1_048_576}
-# A kubelet writes these, and they are the host's as well.
-_KEPT: Final = (
-    "kernel.keys.root_maxbytes",
-    "kernel.keys.root_maxkeys",
-    "kernel.panic",
-    "kernel.panic_on_oops",
-    "vm.overcommit_memory",
-    "vm.panic_on_oom",
-)
+# What a kubelet writes, and Debian's systemd at boot (in older kernels). In a privileged container that is the host's.
+_WRITTEN_BY_GUESTS: Final = {
+    "kernel.keys.root_maxbytes": "25000000",
+    "kernel.keys.root_maxkeys": "1000000",
+    "kernel.panic": "10",
+    "kernel.panic_on_oops": "1",
+    "kernel.pid_max": "4194304",
+    "vm.overcommit_memory": "1",
+    "vm.panic_on_oom": "0",
+}
 _CONNECTIONS: Final = "net.netfilter.nf_conntrack_max"
 _CONNECTIONS_PER_CPU: Final = 32_768
 _CONNECTIONS_MINIMUM: Final = 131_072
+
+_SETTINGS: Final = Path("/proc/sys")
+
+_logger = structlog.get_logger()
 
 
 def questions(device: str, uplink: Network, pools: Sequence[Network], cpus: int) -> list[str]:
@@ -41,7 +48,7 @@ def questions(device: str, uplink: Network, pools: Sequence[Network], cpus: int)
         f"add a network interface {device} with {uplink[1]}/{uplink.prefixlen} and routes to {routes}",
         *(f"set {name} to at least {wanted[name]}" for name in _AT_LEAST),
         f"set {_CONNECTIONS} to {wanted[_CONNECTIONS]}, which kube-proxy asks for",
-        f"let privileged containers run; a kubelet in one writes {', '.join(_KEPT)}",
+        f"let privileged containers run; what is in one writes {', '.join(_WRITTEN_BY_GUESTS)}",
     ]
 
 
@@ -49,32 +56,65 @@ class HostSettings:
     """The settings of this computer while a rack has guests.
 
     Args:
-        record: the file in which they are kept.
+        directory: where all racks of this computer keep their record.
+        pid: the process that stands for the rack; absent, this one.
+        tree: where the kernel shows its settings.
     """
 
-    def __init__(self, record: Path) -> None:
-        self._record = record
+    def __init__(self, directory: Path, pid: int | None = None, tree: Path = _SETTINGS) -> None:
+        self._file = HostRecordFile(directory)
+        self._user = User.of(os.getpid() if pid is None else pid)
+        self._tree = tree
 
     async def apply(self, shell: Shell, cpus: int) -> None:
-        """Note what the settings are, and change those that guests need otherwise."""
+        """Note what the settings are, and change those that guests need otherwise.
+
+        Raises:
+            RecordError: they cannot be noted.
+        """
+        assert self._user is not None, "a rack that is not there has no guests"
         wanted = _wanted(cpus)
-        found = await _read(shell, [*wanted, *_KEPT])
-        if not self._record.exists():
-            _write_file(self._record, json.dumps(found))
-        changes = {}
-        for name, value in wanted.items():
-            if name in found and not _is_enough(name, int(found[name]), value):
-                changes[name] = str(value)
-        await _write(shell, changes)
+        async with self._file.alone():
+            found = await self._read(shell, [*wanted, *_WRITTEN_BY_GUESTS])
+            changes = {
+                name: str(value)
+                for name, value in wanted.items()
+                if name in found and not _is_enough(name, int(found[name]), value)
+            }
+            # Noted before it is done: whoever ends in between has left a note of everything that may have happened.
+            self._file.write(self._file.read().joined(self._user, found, changes | _WRITTEN_BY_GUESTS))
+            await self._write(shell, changes)
 
     async def restore(self, shell: Shell) -> None:
-        """Put everything back."""
-        if not self._record.exists():
-            return
-        before: dict[str, str] = json.loads(self._record.read_text())
-        now = await _read(shell, list(before))
-        await _write(shell, {name: value for name, value in before.items() if now.get(name) != value})
-        self._record.unlink()
+        """Put back what nobody uses any more, which is everything when no other rack has guests.
+
+        Raises:
+            RecordError: what was noted cannot be read.
+        """
+        async with self._file.alone():
+            record = self._file.read().left(self._user)
+            if record.users:
+                self._file.write(record)
+                _logger.info("Leaving settings of this computer to other racks", racks=len(record.users))
+                return
+            found = await self._read(shell, list(record.before))
+            for name, value in record.to_leave(found).items():
+                _logger.info("Leaving a setting of this computer that was changed meanwhile", setting=name, value=value)
+            await self._write(shell, record.to_put_back(found))
+            self._file.remove()
+
+    def _path(self, name: str) -> Path:
+        return self._tree / name.replace(".", "/")
+
+    async def _read(self, shell: Shell, names: Sequence[str]) -> dict[str, str]:
+        """The values of settings; those that this kernel lacks are left out."""
+        lines = [f'[ ! -r {path} ] || echo "{name} $(cat {path})"\n' for name in names for path in (self._path(name),)]
+        answer = await shell("".join(lines)) if lines else ""
+        return dict(line.split(" ", 1) for line in answer.splitlines())
+
+    async def _write(self, shell: Shell, values: Mapping[str, str]) -> None:
+        if values:
+            await shell("".join(f"echo {value} >{self._path(name)}\n" for name, value in values.items()))
 
 
 def _wanted(cpus: int) -> dict[str, int]:
@@ -84,32 +124,3 @@ def _wanted(cpus: int) -> dict[str, int]:
 def _is_enough(name: str, found: int, wanted: int) -> bool:
     """kube-proxy writes another value than its own, and dies because it may not; of the rest there can be more."""
     return found == wanted if name == _CONNECTIONS else found >= wanted
-
-
-def _path(name: str) -> str:
-    return f"/proc/sys/{name.replace('.', '/')}"
-
-
-def _in_host(script: str) -> str:
-    """The same script with the host's network, whose settings are apart."""
-    return f"nsenter -t {os.getpid()} -n /bin/sh -eu <<'END'\n{script}END\n"
-
-
-async def _read(shell: Shell, names: Sequence[str]) -> dict[str, str]:
-    """The values of settings; those that this kernel lacks are left out."""
-    lines = [f'[ ! -r {_path(name)} ] || echo "{name} $(cat {_path(name)})"\n' for name in names]
-    answer = await shell(_in_host("".join(lines)))
-    return dict(line.split(" ", 1) for line in answer.splitlines())
-
-
-async def _write(shell: Shell, values: dict[str, str]) -> None:
-    if values:
-        await shell(_in_host("".join(f"echo {value} >{_path(name)}\n" for name, value in values.items())))
-
-
-def _write_file(path: Path, text: str) -> None:
-    """Written beside and renamed, so that it is there as a whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    draft = path.with_name(f".{path.name}")
-    draft.write_text(text)
-    draft.replace(path)

@@ -15,6 +15,7 @@ from capox.rack.guests import container, host
 from capox.rack.guests.docker import DockerGuests, remove_all
 from capox.rack.guests.docker_cli import Docker, DockerError, NoSuchThingError
 from capox.rack.guests.fabric import Fabric, networks_of
+from capox.rack.guests.host_record import RecordError
 from capox.rack.guests.wiring import Network
 from capox.rack.state import Rack
 
@@ -39,7 +40,7 @@ def questions(chosen: config.Config) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def open_guests(
-    rack: Rack, chosen: config.Config, variables: Mapping[str, str], state_directory: Path
+    rack: Rack, chosen: config.Config, variables: Mapping[str, str], shared_directory: Path
 ) -> AsyncIterator[str | None]:
     """Let a rack have guests within the context, as its configuration says.
 
@@ -47,7 +48,7 @@ async def open_guests(
         rack: the rack.
         chosen: its configuration.
         variables: the environment, for `docker`.
-        state_directory: where the host's settings are kept until they have been put back.
+        shared_directory: where all racks of this computer note what its settings were.
 
     Yields:
         The address of this computer that guests reach too; None without guests.
@@ -60,7 +61,7 @@ async def open_guests(
         return
     labels = container.Labels(rack=chosen.guests.name)
     docker = Docker(variables)
-    settings = host.HostSettings(state_directory / f"guests-{chosen.guests.name}.json")
+    settings = host.HostSettings(shared_directory)
     with _alone(chosen.guests.name):
         try:
             await docker.require_local()
@@ -68,18 +69,18 @@ async def open_guests(
             await remove_all(docker, labels)
             image = await _check_images(docker, chosen)
             fabric = Fabric(docker, labels, image, chosen.guests.uplink, pools_of(chosen))
-            await fabric.open()
-            guests = DockerGuests(rack, docker, labels, fabric)
-            try:
-                await settings.apply(fabric.shell, os.cpu_count() or 1)
+            # What comes later goes first, and whatever goes wrong with one the others are done all the same.
+            async with contextlib.AsyncExitStack() as after:
+                after.push_async_callback(remove_all, docker, labels)
+                await fabric.open()
+                after.push_async_callback(fabric.close)
+                guests = DockerGuests(rack, docker, labels, fabric)
+                after.push_async_callback(settings.restore, fabric.host_shell)
+                await settings.apply(fabric.host_shell, os.cpu_count() or 1)
+                after.push_async_callback(guests.close)
                 rack.guests = guests
                 yield str(fabric.host_address)
-            finally:
-                await guests.close()
-                await settings.restore(fabric.shell)
-                await fabric.close()
-                await remove_all(docker, labels)
-        except DockerError as error:
+        except (DockerError, RecordError) as error:
             raise GuestError(f"guests: {error}") from None
 
 

@@ -269,7 +269,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variables", [{}, {"CAPOX_RACK_TOKEN": SECRET, "CAPOX_RACK_CONTROL_TOKEN": "control-secret"}])
 def test_rack_without_a_configuration(tmp_path: Path, variables: dict[str, str]) -> None:
     """Without a file there is a rack that can be used at once; its tokens come from the environment or are made up."""
-    environment = settings.from_variables({"CAPOX_RACK_STATE_DIR": str(tmp_path / "state"), **variables})
+    environment = settings.from_variables({"CAPOX_RACK_STATE_DIR": str(tmp_path / "state"), **variables}, user_id=0)
 
     chosen = config_file.default(environment)
     rack = furnish.build_rack(chosen, CommandedClock(START), random.Random(1), environment.variables)

@@ -16,6 +16,8 @@ from tests.contract.rack.configuring import SMALL, build, complaints, with_user
 from tests.rack import START
 
 SECRET = "oxide-token-0123456789abcdef"
+# A user id that has no name, and so no home.
+NOBODY = 4_200_000_000
 
 
 @pytest.mark.parametrize(
@@ -111,15 +113,17 @@ def test_made_token_files(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["token"]
 
 
-def test_state_directory() -> None:
-    """Made-up tokens are kept where the environment says, else where state is kept on this kind of system."""
-    given = settings.from_variables({"CAPOX_RACK_STATE_DIR": "/a", "XDG_STATE_HOME": "/b", "HOME": "/c"})
-    state_home = settings.from_variables({"XDG_STATE_HOME": "/b", "HOME": "/c"})
-    home = settings.from_variables({"HOME": "/c"})
+def test_directories() -> None:
+    """Made-up tokens are kept where the environment says, else where state is; what racks share is in one place."""
+    given = settings.from_variables({"CAPOX_RACK_STATE_DIR": "/a", "XDG_STATE_HOME": "/b", "HOME": "/c"}, 0)
+    state_home = settings.from_variables({"XDG_STATE_HOME": "/b", "HOME": "/c"}, NOBODY)
+    home = settings.from_variables({"HOME": "/c"}, NOBODY)
 
     assert [str(each.state_directory) for each in (given, state_home, home)] == [
         "/a",
         "/b/capox/rack",
         "/c/.local/state/capox/rack",
     ]
-    assert SECRET not in repr(settings.from_variables({"CAPOX_RACK_TOKEN": SECRET}))
+    assert str(given.shared_directory) == "/run/capox-rack"
+    assert str(home.shared_directory) == str(state_home.shared_directory) == "/c/.cache/capox/rack"
+    assert SECRET not in repr(settings.from_variables({"CAPOX_RACK_TOKEN": SECRET}, NOBODY))

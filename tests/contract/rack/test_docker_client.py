@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from capox.rack import main
-from capox.rack.guests import host
 from capox.rack.guests.docker_cli import Docker, DockerError, NoSuchThingError
 from capox.rack.guests.shell import Shell
 from tests.leaks import find_leaks
@@ -86,38 +85,6 @@ async def test_a_shell_whose_container_goes(tmp_path: Path) -> None:
     with pytest.raises(DockerError, match="edge of the rack's networks is gone"):
         await shell.run("true")
     await shell.close()
-
-
-async def test_host_settings_are_put_back(tmp_path: Path) -> None:
-    """Settings are raised and put back as they were, also those that a killed rack has changed before."""
-    values = {"fs.inotify.max_user_instances": "128", "fs.inotify.max_user_watches": "2000000", "kernel.panic": "0"}
-    values["net.netfilter.nf_conntrack_max"] = "500000"
-
-    async def shell(script: str) -> str:
-        """Give what the command would."""
-        told = []
-        for line in script.splitlines():
-            for name, value in values.items():
-                path = f"/proc/sys/{name.replace('.', '/')}"
-                if line.startswith("[ ! -r") and path in line:
-                    told.append(f"{name} {value}")
-                elif line.startswith("echo") and line.endswith(f">{path}"):
-                    values[name] = line.split()[1]
-        return "\n".join(told)
-
-    before = dict(values)
-    record = tmp_path / "settings.json"
-    await host.HostSettings(record).apply(shell, cpus=2)
-    assert values["fs.inotify.max_user_instances"] == "8192"
-    assert values["fs.inotify.max_user_watches"] == "2000000", "there may be more"
-    assert values["net.netfilter.nf_conntrack_max"] == "131072", "kube-proxy wants exactly this"
-    values["kernel.panic"] = "10"
-
-    # The rack was killed; the next one begins with what it left.
-    await host.HostSettings(record).apply(shell, cpus=2)
-    await host.HostSettings(record).restore(shell)
-    assert values == before
-    assert not record.exists()
 
 
 def test_nobody_is_changed_unasked(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -172,6 +173,62 @@ async def test_anti_affinity_groups(client: RackUnderTest) -> None:
 
     members = await client.must(200, "GET", "/v1/anti-affinity-groups/workers/members?project=demo")
     assert [member["value"]["name"] for member in members["items"]] == ["node"]
+
+
+async def test_an_anti_affinity_group_of_another_project(client: RackUnderTest) -> None:
+    """4.1: groups are looked for in the instance's project; another one's is a 404 by id as it is by name."""
+    await client.must(201, "POST", "/v1/projects", {"name": "other", "description": ""})
+    group = {"name": "workers", "description": "", "policy": "fail", "failure_domain": "sled"}
+    identity = (await client.must(201, "POST", "/v1/anti-affinity-groups?project=other", group))["id"]
+
+    by_name = await life.refuse_create(client, 404, anti_affinity_groups=["workers"])
+    by_id = await life.refuse_create(client, 404, anti_affinity_groups=[identity.upper()])
+
+    assert by_name["message"] == 'not found: anti-affinity-group with name "workers"'
+    assert by_id["message"] == f'not found: anti-affinity-group with id "{identity}"'
+    assert by_id["error_code"] == "ObjectNotFound"
+    assert (await client.must(200, "GET", f"/v1/anti-affinity-groups/{identity}/members"))["items"] == []
+    assert list(client.state.instances) == []
+
+
+DISK = life.blank_disk("disk")
+SOURCE = {"type": "blank", "block_size": 512.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"ncpus": 2.0}, "ncpus: invalid type: floating point `2.0`"),
+        ({"ncpus": 2.5}, "ncpus: invalid type: floating point `2.5`"),
+        ({"memory": 4.0 * GIB}, "memory: invalid type: floating point `4294967296.0`"),
+        ({"boot_disk": DISK | {"size": 1.0 * GIB}}, "boot_disk.size: invalid type: floating point"),
+        (
+            {"disks": [DISK, DISK | {"name": "b", "disk_backend": {"type": "distributed", "disk_source": SOURCE}}]},
+            "disks[1].disk_backend.disk_source.block_size: invalid type: floating point `512.0`",
+        ),
+    ],
+)
+async def test_an_integer_is_written_as_one(client: RackUnderTest, change: dict[str, Any], complaint: str) -> None:
+    """2.2: a number with a fraction is a parse error where an integer is asked for, also when the fraction is 0."""
+    error = await life.refuse_create(client, 400, **change)
+
+    assert error.keys() == {"request_id", "message"}
+    assert error["message"].startswith(f"unable to parse JSON body: {complaint}")
+    assert ", expected integer at line 1 column " in error["message"]
+    await life.create(client, labels={"weight": 2.0})
+
+
+@pytest.mark.parametrize("number", ["2e0", "1e400", "-1e400"])
+async def test_an_integer_has_no_exponent(client: RackUnderTest, number: str) -> None:
+    """2.2: nor may it be written with an exponent, be it small or larger than any number."""
+    text = json.dumps(life.MINIMAL).replace('"ncpus": 2', f'"ncpus": {number}')
+    headers = {"authorization": "Bearer oxide-token-admin", "content-type": "application/json"}
+
+    answer = await client.http.post(life.INSTANCES, content=text, headers=headers)
+
+    assert answer.status_code == 400
+    assert answer.json().keys() == {"request_id", "message"}
+    assert answer.json()["message"].startswith("unable to parse JSON body: ")
 
 
 async def test_user_data(client: RackUnderTest) -> None:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 import structlog
 
-from capox.rack import access, control, inventory, logs
+from capox.rack import access, control, credentials, inventory, logs
 from capox.rack.table import Table
 from tests.contract.rack import instance_life
 from tests.leaks import find_leaks
@@ -188,6 +188,40 @@ async def test_control_hands_out_one_instance_s_user_data_only(client: RackUnder
     assert find_leaks(SECRETS, said) == []
 
 
+def percent(text: str) -> str:
+    """A text with every character encoded, so that not one is as it was."""
+    return "".join(f"%{byte:02x}" for byte in text.encode())
+
+
+async def test_an_encoded_token_is_in_no_call_log(client: RackUnderTest) -> None:
+    """1.1: a token that a client has put into a path, a query or a header cannot be read, however it is encoded."""
+    plain = TOKEN + "+tail"
+    for layers in range(1, 4):
+        encoded = plain
+        for _ in range(layers):
+            encoded = percent(encoded)
+        await client.ask("GET", f"/v1/projects/{encoded}")
+        await client.ask("GET", f"/v1/instances?project={encoded}&limit=5")
+        await client.ask("GET", f"/v1/{encoded}/instances")
+        await client.ask("GET", "/v1/me", headers={"user-agent": f"curl {encoded}"})
+    await client.ask("GET", "/v1/instances?project=de%6do&name=a%2Fb")
+
+    entries = [entry.dump() for entry in client.app.log.entries()]
+    assert find_leaks(SECRETS, {"call log": json.dumps(entries)}) == []
+    assert all("oxide-token-(hidden)" in json.dumps(entry) for entry in entries[:-1])
+    assert entries[-1]["query"] == "project=de%6do&name=a%2Fb", "the rest is told as it was sent"
+
+
+def test_what_is_encoded_without_end_is_hidden() -> None:
+    """A text that is still encoded after many layers is not told at all."""
+    text = "oxide-token-x"
+    for _ in range(12):
+        text = urllib.parse.quote(text, safe="").replace("-", "%2D")
+
+    assert credentials.without_secrets(text) == "(hidden)"
+    assert credentials.without_secrets("50% of a%zz%20b") == "50% of a%zz%20b"
+
+
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_nothing_leaks_from_the_process(tmp_path: Path, log_format: str) -> None:
     """A whole process at its most talkative writes neither tokens nor user data, and is not started with any."""
@@ -205,6 +239,7 @@ def test_nothing_leaks_from_the_process(tmp_path: Path, log_format: str) -> None
                 ).text
             client.get(f"/v1/projects/{TOKEN}")
             client.get("/v1/projects", params={"limit": TOKEN})
+            client.get(f"/v1/projects/{percent(TOKEN)}?limit={percent(percent(TOKEN))}")
             client.get("/v1/me", headers={"user-agent": TOKEN})
         said["calls"] = json.dumps(running.control.calls())
         said["inventory"] = json.dumps(running.control.inventory())
@@ -212,5 +247,5 @@ def test_nothing_leaks_from_the_process(tmp_path: Path, log_format: str) -> None
     log = running.log_file.read_text()
     said |= {"log": log, "output": running.output_file.read_text(), "announcement": json.dumps(running.announcement)}
 
-    assert log.count("Finishing request") == len(MISTAKES) + 4
+    assert log.count("Finishing request") == len(MISTAKES) + 5
     assert find_leaks(secrets, said) == []
