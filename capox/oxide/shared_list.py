@@ -25,9 +25,9 @@ TRANSITION_SECONDS: Final = 1.5
 REST_SECONDS: Final = 30.0
 """The age up to which a reading serves those who wait for nothing."""
 
-OBJECTS_PER_SECOND: Final = 200.0
+OBJECTS_PER_SECOND: Final = 100.0
 """How many objects a second are read at most, so that a list of many is read less often: the reads while a fleet is
-made do not grow with it then, nor does what the rack has to do for them. Up to 300 objects it changes nothing."""
+made do not grow with it then, nor does what the rack has to do for them. Up to 150 objects it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

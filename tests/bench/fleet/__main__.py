@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import platform
+import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
@@ -28,9 +30,10 @@ from tests.bench.fleet.audit import AuditLog, policy
 from tests.bench.fleet.floor import measure_floor
 from tests.bench.fleet.in_memory import add_in_memory_provider, binaries
 from tests.bench.fleet.limits import judge
+from tests.bench.fleet.parts import Parts
 from tests.bench.fleet.racks import PROFILES, configuration
 from tests.bench.fleet.report import Machine, page, show
-from tests.bench.fleet.results import Results
+from tests.bench.fleet.results import FleetResult, FloorResult, InMemoryResult, Results
 from tests.bench.fleet.stage import measure_fleet, measure_in_memory
 from tests.rack_process import RackProcess
 
@@ -53,6 +56,7 @@ class _Bench:
         self._directory = directory
         self._console = console
         self._began = time.monotonic()
+        self._parts = Parts(directory / "parts")
 
     def measure(self) -> Results:
         """Measure everything that was asked for."""
@@ -73,24 +77,42 @@ class _Bench:
         with plane:
             install(plane, CONFIG)
             fleets = [
-                self._measure_fleet(plane, AuditLog(audit_log), profile, size)
+                self._parts.ensure(
+                    f"fleet-{profile}-{size}",
+                    FleetResult,
+                    functools.partial(self._measure_fleet, plane, AuditLog(audit_log), profile, size),
+                )
                 for profile in arguments.profiles
                 for size in arguments.sizes
             ]
-            in_memory = []
-            if arguments.in_memory:
-                pid = add_in_memory_provider(plane)
-                for size in arguments.sizes:
-                    self.say(f"in-memory provider: {size} machines")
-                    in_memory.append(measure_in_memory(plane, pid, machines=size))
-        floors = [self._measure_floor(profile, size) for profile in arguments.profiles for size in arguments.sizes]
+            in_memory = self._in_memory(plane) if arguments.in_memory else []
+        floors = [
+            self._parts.ensure(
+                f"floor-{profile}-{size}", FloorResult, functools.partial(self._measure_floor, profile, size)
+            )
+            for profile in arguments.profiles
+            for size in arguments.sizes
+        ]
         return Results(fleets=tuple(fleets), floors=tuple(floors), in_memory=tuple(in_memory))
 
     def say(self, line: str) -> None:
         """Print what is going on."""
         self._console.print(f"[{time.monotonic() - self._began:7.1f} s] {line}", markup=False, highlight=False)
 
-    def _measure_fleet(self, plane: ManagementCluster, audit: AuditLog, profile: str, size: int) -> Any:
+    def _in_memory(self, plane: ManagementCluster) -> list[InMemoryResult]:
+        """All sizes, in one process, which is started for the first that is not there."""
+        process = functools.cache(lambda: add_in_memory_provider(plane))
+
+        def measure(size: int) -> InMemoryResult:
+            self.say(f"in-memory provider: {size} machines")
+            return measure_in_memory(plane, process(), machines=size)
+
+        sizes = self._arguments.sizes
+        return [
+            self._parts.ensure(f"in-memory-{size}", InMemoryResult, functools.partial(measure, size)) for size in sizes
+        ]
+
+    def _measure_fleet(self, plane: ManagementCluster, audit: AuditLog, profile: str, size: int) -> FleetResult:
         self.say(f"provider: {size} machines, {profile}")
         directory = self._made(f"fleet-{profile}-{size}")
         with RackProcess(directory, configuration(profile)) as rack:
@@ -106,13 +128,15 @@ class _Bench:
                 say=lambda line: self.say(f"  {line}"),
             )
 
-    def _measure_floor(self, profile: str, size: int) -> Any:
+    def _measure_floor(self, profile: str, size: int) -> FloorResult:
         self.say(f"rack's floor: {size} machines, {profile}")
         with RackProcess(self._made(f"floor-{profile}-{size}"), configuration(profile)) as rack:
             return measure_floor(rack, profile, machines=size, clusters=-(-size // 50))
 
     def _made(self, name: str) -> Path:
         path = self._directory / name
+        # Of a run that was interrupted in it.
+        shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
         return path
 
@@ -147,7 +171,12 @@ def _parser() -> argparse.ArgumentParser:
     without = "run the provider without a Lease, on a machine too busy to have it renewed within 10 s"
     add("--no-lease", dest="lease", action="store_false", help=without)
     add("--report", type=Path, help="write the reference page to this file")
-    add("--directory", type=Path, help="keep logs in this new directory (default: one that is removed after success)")
+    add(
+        "--directory",
+        type=Path,
+        help="keep logs and what was measured here; a run that finds some of it there measures the rest "
+        "(default: a new directory)",
+    )
     return parser
 
 
