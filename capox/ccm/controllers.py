@@ -14,6 +14,7 @@ from capox.ccm.floating_ip import FloatingIps
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.leading import NotLeadingError
 from capox.ccm.node_syncs import NodeSyncs
+from capox.ccm.orphans import Orphans
 from capox.ccm.proxy_mode import ProxyMode
 from capox.ccm.service_mapping import ServiceMapper
 from capox.ccm.settings import CCMSettings
@@ -56,6 +57,7 @@ class Controllers:
     Attributes:
         queues: The work queues by controller.
         lifecycle: The controller that has none; None when it was not chosen.
+        orphans: What looks for floating IPs that are left over; None without the controller of Services.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Controllers:
         self._node_syncs: NodeSyncs | None = None
         self.queues: dict[str, Workqueue] = {}
         self.lifecycle: node_lifecycle.NodeLifecycle | None = None
+        self.orphans: Orphans | None = None
 
     def add_nodes(self, deps: Deps) -> None:
         """Add the controller that tells Nodes about their instances."""
@@ -105,6 +108,7 @@ class Controllers:
             node_syncs=self._node_syncs,
         )
         self._add_queue(service.CONTROLLER, reconciler.reconcile, self._settings.service_concurrency)
+        self.orphans = Orphans(deps, cluster_id, self._service_metrics.on_orphans)
 
     def watches(self) -> list[Watch]:
         """What has to be watched."""

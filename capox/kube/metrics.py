@@ -311,6 +311,15 @@ class ServiceMetrics:
             buckets=buckets,
             registry=registry,
         )
+        self._orphans = Gauge(
+            "capox_orphaned_floating_ips",
+            "Floating IPs that were made for Services which are not there any more.",
+            registry=registry,
+        )
+
+    def on_orphans(self, floating_ips: int) -> None:
+        """So many floating IPs are left over now."""
+        self._orphans.set(floating_ips)
 
     def on_sync(self) -> None:
         """A pass over a load balancer has ended, however it did."""
