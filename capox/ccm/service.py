@@ -18,7 +18,17 @@ from capox.ccm.kinds import SERVICES
 from capox.ccm.load_balancer import LoadBalancer
 from capox.ccm.node_syncs import NodeSyncs
 from capox.ccm.placement import Port, Protocol
-from capox.ccm.service_plan import FINALIZER, RECLAIM, Task, desired, ingress_patch, is_wanted, task_of, wanted_of
+from capox.ccm.service_plan import (
+    FINALIZER,
+    RECLAIM,
+    Task,
+    desired,
+    ingress_patch,
+    is_wanted,
+    notices_of,
+    task_of,
+    wanted_of,
+)
 from capox.ccm.service_targets_plan import grace_left_seconds, targets_of
 from capox.ccm.wanted import Entry, Notice, Outcome, Refusal, Surroundings, Wanted
 from capox.kube.core_objects import Service
@@ -217,7 +227,7 @@ class _ServicePass:
             await self._set_finalizers([*self._service.metadata.finalizers, FINALIZER])
         before = self._service.status.load_balancer
         outcome = await self._load_balancer.ensure(wanted, self._surroundings, self._publish)
-        self.say(outcome.notices)
+        self.say((*outcome.notices, *notices_of(self._service)))
         if outcome.entries is not None:
             await self._publish(outcome.entries)
         if outcome.is_complete and self._service.status.load_balancer != before:
