@@ -13,6 +13,8 @@ from capox.ccm.deps import Deps
 from capox.ccm.floating_ip import FloatingIps
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.leading import NotLeadingError
+from capox.ccm.node_syncs import NodeSyncs
+from capox.ccm.orphans import Orphans
 from capox.ccm.proxy_mode import ProxyMode
 from capox.ccm.service_mapping import ServiceMapper
 from capox.ccm.settings import CCMSettings
@@ -55,6 +57,7 @@ class Controllers:
     Attributes:
         queues: The work queues by controller.
         lifecycle: The controller that has none; None when it was not chosen.
+        orphans: What looks for floating IPs that are left over; None without the controller of Services.
     """
 
     def __init__(
@@ -65,9 +68,12 @@ class Controllers:
         self._randomness = randomness
         self._node_metrics = metrics.NodeMetrics(registry)
         self._queue_metrics = metrics.QueueMetrics(registry)
+        self._service_metrics = metrics.ServiceMetrics(registry)
         self._mapper = ServiceMapper(caches.services)
+        self._node_syncs: NodeSyncs | None = None
         self.queues: dict[str, Workqueue] = {}
         self.lifecycle: node_lifecycle.NodeLifecycle | None = None
+        self.orphans: Orphans | None = None
 
     def add_nodes(self, deps: Deps) -> None:
         """Add the controller that tells Nodes about their instances."""
@@ -93,10 +99,16 @@ class Controllers:
     def add_services(self, deps: Deps, cluster_id: str) -> None:
         """Add the controller of Services."""
         load_balancer = FloatingIps(deps.rack, deps.clock, cluster_id, go_cluster_name=self._settings.cluster_name)
+        self._node_syncs = NodeSyncs(deps.clock, self._service_metrics)
         reconciler = service.ServiceReconciler(
-            deps, load_balancer, self._wake_service, proxy_mode=ProxyMode(deps.kube, deps.clock).read
+            deps,
+            load_balancer,
+            self._wake_service,
+            proxy_mode=ProxyMode(deps.kube, deps.clock).read,
+            node_syncs=self._node_syncs,
         )
         self._add_queue(service.CONTROLLER, reconciler.reconcile, self._settings.service_concurrency)
+        self.orphans = Orphans(deps, cluster_id, self._service_metrics.on_orphans)
 
     def watches(self) -> list[Watch]:
         """What has to be watched."""
@@ -121,7 +133,10 @@ class Controllers:
         wakeups = []
         if node.CONTROLLER in self.queues:
             wakeups.append((node.CONTROLLER, Request("", event.document["metadata"]["name"])))
-        return wakeups + self._of_services(event)
+        of_services = self._of_services(event)
+        if self._node_syncs is not None:
+            self._node_syncs.began(request for _, request in of_services)
+        return wakeups + of_services
 
     def _on_service(self, event: WatchEvent) -> list[tuple[str, Request]]:
         self._caches.services.see(event)

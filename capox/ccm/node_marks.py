@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import UUID
 
-from capox.kube.core_objects import Node
+from capox.kube.core_objects import Node, Taint
 from capox.provider_id import PROVIDER_ID_PREFIX, ProviderIDError, parse_provider_id
 
 __all__ = [
@@ -14,10 +14,13 @@ __all__ = [
     "EXCLUDE_LABEL",
     "OUT_OF_SERVICE_TAINT",
     "PROVIDED_NODE_IP",
+    "SHUTDOWN",
     "SHUTDOWN_TAINT",
     "UNINITIALIZED_TAINT",
+    "has_shutdown_taint",
     "instance_id_of",
     "is_control_plane",
+    "is_shutdown",
 ]
 
 UNINITIALIZED_TAINT: Final = "node.cloudprovider.kubernetes.io/uninitialized"
@@ -25,6 +28,9 @@ UNINITIALIZED_TAINT: Final = "node.cloudprovider.kubernetes.io/uninitialized"
 
 SHUTDOWN_TAINT: Final = "node.cloudprovider.kubernetes.io/shutdown"
 """What a Node gets whose instance is stopped."""
+
+SHUTDOWN: Final = Taint(key=SHUTDOWN_TAINT, effect="NoSchedule")
+"""That taint as we write it; one with another effect is somebody else's."""
 
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 """What a person gives a Node that does not come back; never ours to give (2.1)."""
@@ -58,3 +64,13 @@ def instance_id_of(node: Node) -> UUID | None:
 def is_control_plane(node: Node) -> bool:
     """Whether a Node belongs to the control plane."""
     return any(label in node.metadata.labels for label in CONTROL_PLANE_LABELS)
+
+
+def is_shutdown(taint: Taint) -> bool:
+    """Whether a taint is the one that a Node gets whose instance is stopped."""
+    return (taint.key, taint.effect) == (SHUTDOWN.key, SHUTDOWN.effect)
+
+
+def has_shutdown_taint(node: Node) -> bool:
+    """Whether a Node has that taint."""
+    return any(is_shutdown(taint) for taint in node.spec.taints)

@@ -16,8 +16,19 @@ from capox.ccm.credentials import CredentialsError
 from capox.ccm.deps import Deps
 from capox.ccm.kinds import SERVICES
 from capox.ccm.load_balancer import LoadBalancer
+from capox.ccm.node_syncs import NodeSyncs
 from capox.ccm.placement import Port, Protocol
-from capox.ccm.service_plan import FINALIZER, RECLAIM, Task, desired, ingress_patch, is_wanted, task_of, wanted_of
+from capox.ccm.service_plan import (
+    FINALIZER,
+    RECLAIM,
+    Task,
+    desired,
+    ingress_patch,
+    is_wanted,
+    notices_of,
+    task_of,
+    wanted_of,
+)
 from capox.ccm.service_targets_plan import grace_left_seconds, targets_of
 from capox.ccm.wanted import Entry, Notice, Outcome, Refusal, Surroundings, Wanted
 from capox.kube.core_objects import Service
@@ -63,6 +74,7 @@ class ServiceReconciler:
         load_balancer: What brings traffic to nodes.
         wake: Puts a Service back into the queue.
         proxy_mode: Tells how kube-proxy works; empty for unknown.
+        node_syncs: Is told of every pass, to tell how Services follow Nodes.
         period_seconds: After how long a Service at rest is looked at again.
     """
 
@@ -73,12 +85,14 @@ class ServiceReconciler:
         wake: Callable[[Request], None],
         *,
         proxy_mode: Callable[[], Awaitable[str]],
+        node_syncs: NodeSyncs | None = None,
         period_seconds: float = PERIOD_SECONDS,
     ) -> None:
         self._deps = deps
         self._load_balancer = load_balancer
         self._wake = wake
         self._proxy_mode = proxy_mode
+        self._node_syncs = node_syncs or NodeSyncs(deps.clock)
         self._period_seconds = period_seconds
         self._uids: dict[Request, str] = {}
         self._waiting: set[Request] = set()
@@ -109,13 +123,16 @@ class ServiceReconciler:
             self._forget(request)
             return DONE
         self._uids[request] = uid
+        began_seconds = deps.clock.monotonic()
         work = _ServicePass(deps, self._load_balancer, service, await self._surroundings(service))
         try:
             outcome = await (work.ensure() if task is Task.ENSURE else work.release(self._releasing))
         except Conflict:
             return Result(requeue_after_seconds=CONFLICT_SECONDS * (1 + deps.randomness.random()))
         except (OxideError, CredentialsError) as error:
+            self._node_syncs.ended(request, began_seconds, is_success=False)
             return self._on_failure(request, work, error)
+        self._node_syncs.ended(request, began_seconds, is_success=outcome.is_complete)
         return self._on_outcome(request, task, outcome)
 
     def _on_outcome(self, request: Request, task: Task, outcome: Outcome) -> Result:
@@ -176,6 +193,7 @@ class ServiceReconciler:
         uid = self._uids.pop(request, None)
         self._waiting.discard(request)
         self._failures.pop(request, None)
+        self._node_syncs.forget(request)
         if uid is not None:
             self._releasing.discard(uid)
             self._load_balancer.forget(uid)
@@ -209,7 +227,7 @@ class _ServicePass:
             await self._set_finalizers([*self._service.metadata.finalizers, FINALIZER])
         before = self._service.status.load_balancer
         outcome = await self._load_balancer.ensure(wanted, self._surroundings, self._publish)
-        self.say(outcome.notices)
+        self.say((*outcome.notices, *notices_of(self._service)))
         if outcome.entries is not None:
             await self._publish(outcome.entries)
         if outcome.is_complete and self._service.status.load_balancer != before:

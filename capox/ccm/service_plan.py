@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from capox.ccm.placement import Family, Port, Protocol
-from capox.ccm.wanted import AddressWish, Entry, Owner, Refusal, Wanted
+from capox.ccm.wanted import AddressWish, Entry, Notice, Owner, Refusal, Wanted
 from capox.kube.core_objects import LoadBalancerIngress, Service
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "entries_of",
     "ingress_patch",
     "is_wanted",
+    "notices_of",
     "task_of",
 ]
 
@@ -48,6 +49,9 @@ VERSION: Final = "oxide.computer/floating-ip-version"
 
 RECLAIM: Final = "oxide.computer/floating-ip-reclaim"
 """The annotation that says what becomes of an address when its Service goes: Delete or Retain."""
+
+SOURCE_RANGES: Final = "service.beta.kubernetes.io/load-balancer-source-ranges"
+"""The annotation that was there before `spec.loadBalancerSourceRanges`; kube-proxy, which sees to these, ignores it."""
 
 _FAMILIES: Final[Mapping[str, Family]] = {"v4": "IPv4", "v6": "IPv6"}
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -100,6 +104,15 @@ def wanted_of(service: Service, wishes: tuple[AddressWish, ...] = (), *, keeps_a
         is_local=spec.external_traffic_policy == "Local",
         published=entries_of(service),
     )
+
+
+def notices_of(service: Service) -> tuple[Notice, ...]:
+    """What people should know of what a Service says, though it is served."""
+    ranges = service.metadata.annotations.get(SOURCE_RANGES, "").strip()
+    if not ranges or service.spec.load_balancer_source_ranges:
+        return ()
+    message = f"{SOURCE_RANGES} is not followed, and everybody is let in; set spec.loadBalancerSourceRanges"
+    return (Notice("SourceRangesIgnored", message),)
 
 
 def entries_of(service: Service) -> tuple[Entry, ...]:

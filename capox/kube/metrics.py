@@ -24,6 +24,7 @@ __all__ = [
     "NodeMetrics",
     "QueueMetrics",
     "Registry",
+    "ServiceMetrics",
     "WatchMetrics",
 ]
 
@@ -276,6 +277,63 @@ class NodeMetrics:
     def on_held(self, nodes: int) -> None:
         """So many deletions are held back now."""
         self._held.set(nodes)
+
+
+class ServiceMetrics:
+    """Tells how load balancers follow Services and Nodes, under the names that all cloud controller managers use.
+
+    Args:
+        registry: Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        # The steps that dashboards know, and two for what takes no second here.
+        buckets = (0.1, 0.5, *(float(2**step) for step in range(15)))
+        self._syncs = Counter(
+            "service_controller_loadbalancer_sync",
+            "Passes that have brought a load balancer in line with its Service and the Nodes, or have tried to.",
+            registry=registry,
+        )
+        self._errors = Counter(
+            "service_controller_nodesync_error",
+            "Load balancers that did not come to be in line with a change of the Nodes in the first pass after it.",
+            registry=registry,
+        )
+        self._node_syncs = Histogram(
+            "service_controller_nodesync_latency_seconds",
+            "Time from a change of the Nodes until every load balancer has had a pass.",
+            buckets=buckets,
+            registry=registry,
+        )
+        self._hosts = Histogram(
+            "service_controller_update_loadbalancer_host_latency_seconds",
+            "How long one load balancer's pass after a change of the Nodes took.",
+            buckets=buckets,
+            registry=registry,
+        )
+        self._orphans = Gauge(
+            "capox_orphaned_floating_ips",
+            "Floating IPs that were made for Services which are not there any more.",
+            registry=registry,
+        )
+
+    def on_orphans(self, floating_ips: int) -> None:
+        """So many floating IPs are left over now."""
+        self._orphans.set(floating_ips)
+
+    def on_sync(self) -> None:
+        """A pass over a load balancer has ended, however it did."""
+        self._syncs.inc()
+
+    def on_hosts_update(self, seconds: float, *, is_success: bool) -> None:
+        """It was the first one after a change of the Nodes."""
+        self._hosts.observe(seconds)
+        if not is_success:
+            self._errors.inc()
+
+    def on_node_sync(self, seconds: float) -> None:
+        """Every load balancer has had its pass after a change of the Nodes."""
+        self._node_syncs.observe(seconds)
 
 
 class CallMetrics:

@@ -19,7 +19,7 @@ from capox.provider.cluster_rack import EndpointMemory
 from capox.provider.cluster_status import cluster_status, paused_cluster_status
 from capox.provider.deps import Deps
 from capox.provider.kinds import OXIDE_CLUSTERS
-from capox.provider.secret_guard import credentials_reference, release
+from capox.provider.secret_guard import ccm_credentials_reference, credentials_reference, release
 from capox.provider.status import status_patch
 
 __all__ = ["CONTROLLER", "ClusterReconciler"]
@@ -114,7 +114,7 @@ class ClusterReconciler:
     async def _let_go(self, cluster: OxideCluster) -> None:
         """The last writes, when nothing is left on the rack: the credentials are released, then the object is.
 
-        The Secret can vanish at once, and then nobody could look at the rack again: that nothing is left there is
+        A Secret can vanish at once, and then nobody could look at the rack again: that nothing is left there is
         therefore stored first.
         """
         metadata = cluster.metadata
@@ -123,10 +123,14 @@ class ClusterReconciler:
             cluster = await self._deps.kube.patch(
                 OXIDE_CLUSTERS, metadata.namespace, metadata.name, body, subresource="status"
             )
-        before = cluster.status.credentials_ref
-        await release(self._deps, cluster, credentials_reference(cluster))
-        if before is not None and before != credentials_reference(cluster):
-            await release(self._deps, cluster, before)
+        kept = (
+            credentials_reference(cluster),
+            ccm_credentials_reference(cluster),
+            cluster.status.credentials_ref,
+            cluster.status.cloud_controller_manager_credentials_ref,
+        )
+        for reference in dict.fromkeys(each for each in kept if each is not None):
+            await release(self._deps, cluster, reference)
         await gate.remove_finalizer(self._deps.kube, OXIDE_CLUSTERS, cluster, CLUSTER_FINALIZER)
 
     async def _write_status(self, cluster: OxideCluster, status: OxideClusterStatus) -> None:
@@ -140,7 +144,7 @@ class ClusterReconciler:
 
     def _result(self, work: ClusterPass) -> Result:
         facts = work.facts
-        if facts.credentials is not None:
+        if facts.credentials is not None or facts.is_ccm_secret_missing:
             seconds = CREDENTIALS_REQUEUE_SECONDS
         elif facts.trouble is not None:
             seconds = REFUSED_REQUEUE_SECONDS

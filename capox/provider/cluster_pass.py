@@ -11,6 +11,7 @@ import structlog
 
 from capox.api import capi
 from capox.api.v1alpha1 import CLUSTER_FINALIZER, OxideCluster, Reason
+from capox.kube.kind import SECRETS
 from capox.kube.objects import Secret
 from capox.kube.workqueue import Request
 from capox.ownership import format_mark
@@ -18,7 +19,7 @@ from capox.oxide import errors as oxide
 from capox.oxide import models
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot
 from capox.provider import cluster_plan as plan
-from capox.provider import names
+from capox.provider import gate, names
 from capox.provider.cluster_firewall import converge_firewall, firewall_sight, is_managed
 from capox.provider.cluster_groups import remove_groups
 from capox.provider.cluster_mark import cluster_mark
@@ -29,8 +30,9 @@ from capox.provider.deps import Deps
 from capox.provider.endpoint_address import parse_address
 from capox.provider.kinds import OXIDE_CLUSTERS, OXIDE_MACHINES
 from capox.provider.racks import Interest, Project, Sight
-from capox.provider.secret_guard import credentials_reference, guard, release
+from capox.provider.secret_guard import ccm_credentials_reference, credentials_reference, guard, release
 from capox.provider.service_addresses import release_service_addresses
+from capox.provider.status import status_patch
 from capox.provider.trouble import Trouble, of_rack_error
 from capox.provider.unanswered import UNANSWERED
 
@@ -190,17 +192,36 @@ class ClusterPass:
             self.cluster = await self._patch(patch)
 
     async def _keep_credentials(self) -> None:
-        """Have the Secret stay as long as it is needed, and let go of one that was used before."""
-        assert self._secret is not None
-        await guard(self._deps, self.cluster, self._secret)
-        reference, before = credentials_reference(self.cluster), self.cluster.status.credentials_ref
-        if before is not None and before != reference:
-            await release(self._deps, self.cluster, before)
-        self.facts.credentials_ref = reference
+        """Have the Secrets stay as long as they are needed, and let go of those that were used before.
 
-    async def _patch(self, patch: dict[str, object]) -> OxideCluster:
+        Which ones they are is stored before they are held: one that was held and not noted would be held for ever.
+        """
+        assert self._secret is not None
+        status = self.cluster.status
+        before = (status.credentials_ref, status.cloud_controller_manager_credentials_ref)
+        reference, ccm_reference = credentials_reference(self.cluster), ccm_credentials_reference(self.cluster)
+        for old, new in zip(before, (reference, ccm_reference), strict=True):
+            if old is not None and old != new:
+                await release(self._deps, self.cluster, old)
+        if before != (reference, ccm_reference):
+            noted = {"credentials_ref": reference, "cloud_controller_manager_credentials_ref": ccm_reference}
+            patch = status_patch(status, status.model_copy(update=noted))
+            version = self.cluster.metadata.resource_version
+            body: dict[str, object] = {"metadata": {"resourceVersion": version}, "status": patch}
+            self.cluster = await self._patch(body, subresource="status")
+        await guard(self._deps, self.cluster, self._secret)
+        if ccm_reference is not None:
+            # One that is not there is told by the condition of the cloud controller manager.
+            secret = await gate.find(self._deps.kube, SECRETS, ccm_reference.namespace or "", ccm_reference.name)
+            self.facts.is_ccm_secret_missing = secret is None
+            if secret is not None:
+                await guard(self._deps, self.cluster, secret)
+
+    async def _patch(self, patch: dict[str, object], subresource: str | None = None) -> OxideCluster:
         metadata = self.cluster.metadata
-        return await self._deps.kube.patch(OXIDE_CLUSTERS, metadata.namespace, metadata.name, patch)
+        return await self._deps.kube.patch(
+            OXIDE_CLUSTERS, metadata.namespace, metadata.name, patch, subresource=subresource
+        )
 
     # -- convergence --------------------------------------------------------------------------------------------------
 

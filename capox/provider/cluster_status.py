@@ -14,7 +14,6 @@ from capox.api.v1alpha1 import (
     OxideCluster,
     OxideClusterStatus,
     Reason,
-    SecretReference,
 )
 from capox.kube.conditions import Finding, is_condition_true, set_condition
 from capox.oxide.snapshots import ObservedFloatingIp
@@ -38,7 +37,7 @@ class ClusterFacts:
         instances: The instances of the control plane, whose states matter to the endpoint.
         credentials: Why the credentials cannot be used; None when they can, or when nothing is known.
         are_credentials_proven: Whether the rack has accepted the credentials in this pass.
-        credentials_ref: The Secret that is kept for the cluster; None when it did not come to that.
+        is_ccm_secret_missing: Whether the cloud controller manager is to have credentials that are not there.
         expires: When the token ends, where the Secret tells.
         waiting_for_machines: Names of machines that have to go before the endpoint does.
         firewall: What is to be told of the firewall; None when it was not looked at.
@@ -51,7 +50,7 @@ class ClusterFacts:
     instances: tuple[UUID, ...] = ()
     credentials: Trouble | None = None
     are_credentials_proven: bool = False
-    credentials_ref: SecretReference | None = None
+    is_ccm_secret_missing: bool = False
     expires: datetime.datetime | None = None
     waiting_for_machines: tuple[str, ...] = ()
     firewall: Finding | None = None
@@ -86,7 +85,6 @@ def cluster_status(cluster: OxideCluster, facts: ClusterFacts, now: datetime.dat
     return before.model_copy(
         update={
             "initialization": Initialization(provisioned=True) if is_provisioned else before.initialization,
-            "credentials_ref": facts.credentials_ref or before.credentials_ref,
             "control_plane_floating_ip": _floating_ip(facts) or before.control_plane_floating_ip,
             "observed_generation": before.observed_generation
             if facts.trouble is not None

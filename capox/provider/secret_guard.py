@@ -1,4 +1,6 @@
-"""Keeps the Secret of `spec.credentialsRef` as long as a cluster needs it: by a finalizer, and a label for moves.
+"""Keeps the Secrets with a cluster's credentials as long as it needs them: by a finalizer, and a label for moves.
+
+There is one of the cluster's own, and there may be another for its cloud controller manager.
 
 Without it, the end of a namespace, or of a manifest, takes the credentials before what was made with them (B27, B28,
 M-11). An owner reference would do the opposite: garbage collection must not take a user's Secret. The provider may
@@ -17,7 +19,7 @@ from capox.provider import gate
 from capox.provider.deps import Deps
 from capox.provider.kinds import OXIDE_CLUSTERS
 
-__all__ = ["credentials_reference", "guard", "release"]
+__all__ = ["ccm_credentials_reference", "credentials_reference", "guard", "release"]
 
 MOVE_LABEL: Final = "clusterctl.cluster.x-k8s.io/move"
 """With this label `clusterctl move` takes a Secret along that nobody owns (L-42)."""
@@ -29,6 +31,14 @@ def credentials_reference(cluster: OxideCluster) -> SecretReference:
     """The Secret of a cluster, its namespace filled in."""
     reference = cluster.spec.credentials_ref
     return SecretReference(name=reference.name, namespace=reference.namespace or cluster.metadata.namespace)
+
+
+def ccm_credentials_reference(cluster: OxideCluster) -> SecretReference | None:
+    """The Secret of a cluster's cloud controller manager; None where it has none of its own."""
+    manager = cluster.spec.cloud_controller_manager
+    if manager is None or manager.credentials_ref is None:
+        return None
+    return SecretReference(name=manager.credentials_ref.name, namespace=cluster.metadata.namespace)
 
 
 async def guard(deps: Deps, cluster: OxideCluster, secret: Secret) -> None:
@@ -61,7 +71,9 @@ async def guard(deps: Deps, cluster: OxideCluster, secret: Secret) -> None:
 
 
 async def release(deps: Deps, cluster: OxideCluster, reference: SecretReference) -> None:
-    """Take finalizer and label off a Secret that a cluster does not use any more, unless another one does.
+    """Take finalizer and label off a Secret that a cluster does not use any more, unless it is used all the same.
+
+    It may be another cluster's, or this one's for something else.
 
     Raises:
         KubeError: It could not be read or written just now.
@@ -71,7 +83,7 @@ async def release(deps: Deps, cluster: OxideCluster, reference: SecretReference)
     if secret is None or CREDENTIALS_FINALIZER not in secret.metadata.finalizers:
         return
     # Read before the list of clusters: whoever begins to use it meanwhile writes it, and then this patch conflicts.
-    if await _is_used_by_another(deps, cluster, namespace, reference.name):
+    if await _is_used(deps, cluster, SecretReference(name=reference.name, namespace=namespace)):
         return
     left = [other for other in secret.metadata.finalizers if other != CREDENTIALS_FINALIZER]
     version = secret.metadata.resource_version
@@ -84,17 +96,17 @@ async def release(deps: Deps, cluster: OxideCluster, reference: SecretReference)
         return
 
 
-async def _is_used_by_another(deps: Deps, cluster: OxideCluster, namespace: str, name: str) -> bool:
+async def _is_used(deps: Deps, cluster: OxideCluster, reference: SecretReference) -> bool:
     try:
         others = await deps.kube.list(OXIDE_CLUSTERS, None)
     except errors.Forbidden:
         # Bound to one namespace: nobody elsewhere is looked after, then.
         others = await deps.kube.list(OXIDE_CLUSTERS, cluster.metadata.namespace)
+    users = [cluster, *(other for other in others if other.metadata.uid != cluster.metadata.uid)]
     return any(
-        other.metadata.uid != cluster.metadata.uid
-        and (not other.metadata.is_being_deleted or _still_needs_it(other))
-        and credentials_reference(other) == SecretReference(name=name, namespace=namespace)
-        for other in others
+        (not user.metadata.is_being_deleted or _still_needs_it(user))
+        and reference in {credentials_reference(user), ccm_credentials_reference(user)}
+        for user in users
     )
 
 

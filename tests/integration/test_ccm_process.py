@@ -193,7 +193,7 @@ def test_one_works_at_a_time(scene: Scene) -> None:
     assert scene.ccm.wait() == 1
 
 
-def test_metrics_are_for_those_who_may(scene: Scene) -> None:
+def test_metrics_are_for_those_who_may(scene: Scene, namespace: str) -> None:
     """5.1: /metrics asks the apiserver who asks; without a token 401, without the right 403, with it the metrics."""
     token = scene.plane.client.post(
         f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token",
@@ -210,6 +210,29 @@ def test_metrics_are_for_those_who_may(scene: Scene) -> None:
     )
     try:
         eventually("it may", lambda: scene.ccm.ask("/metrics", token)[0] == 200)
+        path = f"/api/v1/namespaces/{namespace}/services"
+        spec = {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 80}]}
+        document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "scraped"}, "spec": spec}
+        scene.plane.client.post(path, document)
+        scene.add_instance("scraped")
+        scene.kubelets.register("scraped")
+
+        def sample(name: str) -> float:
+            scene.kubelets.beat()
+            lines = scene.ccm.ask("/metrics", token)[1].splitlines()
+            return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+        followed = "service_controller_nodesync_latency_seconds_count"
+        eventually("the Service has followed the Nodes", lambda: sample(followed) >= 1, within_seconds=60)
+        assert sample("service_controller_update_loadbalancer_host_latency_seconds_count") >= 1
+        assert sample("service_controller_loadbalancer_sync_total") >= 1
+        assert sample("service_controller_nodesync_error_total") >= 0
+        scene.plane.client.request("DELETE", f"{path}/scraped")
+        eventually(
+            "the Service is gone",
+            lambda: scene.kubelets.beat() and not scene.plane.client.exists(f"{path}/scraped"),
+            within_seconds=120,
+        )
         text = scene.ccm.ask("/metrics", token)[1]
     finally:
         scene.plane.kubectl("delete", "clusterrole,clusterrolebinding", name)

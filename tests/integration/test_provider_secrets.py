@@ -179,21 +179,28 @@ def test_a_planted_secret_is_found(stage: Stage) -> None:
 
 
 def test_credentials_stay_until_everything_is_gone(stage: Stage) -> None:
-    """The apiserver keeps a Secret that was deleted first, under the shipped rights, until all is gone (B27)."""
-    stage.apply(*stage.plain_cluster("web"), *stage.control_plane_machine("web-0", "web"))
+    """The apiserver keeps Secrets that were deleted first, under the shipped rights, until all is gone (B27)."""
+    ours = {"oxide-credentials", "oxide-ccm"}
+    stage.apply(stage.secret("oxide-ccm", {"oxide-host": stage.rack.url, "oxide-token": SECOND_TOKEN}))
+    manager = {"credentialsRef": {"name": "oxide-ccm"}}
+    stage.apply(
+        *stage.plain_cluster("web", cloudControllerManager=manager), *stage.control_plane_machine("web-0", "web")
+    )
     stage.await_ready("oxidemachine", "web-0")
-    kept = stage.get("secret", "oxide-credentials")["metadata"]
-    assert kept["finalizers"] == [CREDENTIALS_FINALIZER]
-    assert kept["labels"][MOVE_LABEL] == ""
-    assert "ownerReferences" not in kept
+    for name in ours:
+        kept = stage.get("secret", name)["metadata"]
+        assert kept["finalizers"] == [CREDENTIALS_FINALIZER]
+        assert kept["labels"][MOVE_LABEL] == ""
+        assert "ownerReferences" not in kept
 
-    stage.delete("secret", "oxide-credentials")
-    assert stage.get("secret", "oxide-credentials")["metadata"]["deletionTimestamp"]
+    for name in ours:
+        stage.delete("secret", name)
+        assert stage.get("secret", name)["metadata"]["deletionTimestamp"]
     stage.delete_cluster("web")
 
     assert stage.instances() == stage.on_rack("floating-ips") == stage.on_rack("disks") == []
     eventually(
-        "the Secret is gone",
-        lambda: "oxide-credentials" not in [each["metadata"]["name"] for each in stage.objects("secret")],
+        "the Secrets are gone",
+        lambda: not ours & {each["metadata"]["name"] for each in stage.objects("secret")},
         within_seconds=30,
     )

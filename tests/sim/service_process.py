@@ -126,6 +126,9 @@ class ServiceProcess:
         world: Where it runs.
         seed: Of its own randomness.
         unlisted: A kind whose first list never comes; empty for none.
+
+    Attributes:
+        deps: What the controller works with.
     """
 
     def __init__(self, world: ServiceWorld, seed: str, unlisted: str = "") -> None:
@@ -143,7 +146,7 @@ class ServiceProcess:
 
         self.rack = Rack(lambda: credentials, LoopClock(), is_leading=leading, connect=self._connect)
         self.caches: dict[str, Cache[Any]] = {str(kind): Cache(kind) for kind in (NODES, SERVICES, PODS)}
-        deps = Deps(
+        self.deps = deps = Deps(
             kube=LeadingKube(self.kube, leading),
             rack=self.rack,
             nodes=self.caches[str(NODES)],

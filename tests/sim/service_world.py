@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from capox.ccm.kinds import NODES, PODS, SERVICES
+from capox.ccm.kinds import NAMESPACES, NODES, PODS, SERVICES
 from capox.ccm.proxy_mode import CONFIG_MAPS
 from capox.kube.errors import KubeError
 from capox.kube.objects import format_timestamp
@@ -54,7 +54,7 @@ class ServiceWorld:
         self.told = Told()
         self.rack = RackUnderTest(TIMING, PassingClock(loop.time, EPOCH))
         self.store = Store(
-            (NODES, SERVICES, PODS, CONFIG_MAPS),
+            (NODES, SERVICES, PODS, CONFIG_MAPS, NAMESPACES),
             now=loop.now,
             randomness=random.Random(f"store {seed}"),
             namespaces=(NAMESPACE, "kube-system"),

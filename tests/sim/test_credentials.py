@@ -47,6 +47,24 @@ def guarded(world: World) -> set[str]:
     }
 
 
+def add_secret(world: World, name: str) -> None:
+    """Make a Secret with credentials."""
+    data = {"oxide-host": b"http://rack", "oxide-token": TOKEN.encode()}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
+    }
+    world.store.create(SECRETS, NAMESPACE, document)
+
+
+def set_ccm_secret(world: World, name: str | None) -> None:
+    """Name the Secret of the cloud controller manager's own credentials, or none."""
+    manager = {"credentialsRef": {"name": name}} if name is not None else None
+    world.store.patch(OXIDE_CLUSTERS, NAMESPACE, "web", {"spec": {"cloudControllerManager": manager}})
+
+
 def names(world: World, kind: Any) -> set[str]:
     """The names of what there is of a kind."""
     return {each["metadata"]["name"] for each in world.store.list(kind, NAMESPACE)}
@@ -81,20 +99,67 @@ async def test_credentials_that_are_not_used_any_more_are_let_go() -> None:
     world.clear_up()
     world.cluster_api.add_cluster("web", ipType="v4")
     await world.until(lambda: is_provisioned(world), 60, "the cluster is provisioned")
-    data = {"oxide-host": b"http://rack", "oxide-token": TOKEN.encode()}
-    document = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "next", "namespace": NAMESPACE},
-        "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
-    }
-    world.store.create(SECRETS, NAMESPACE, document)
+    add_secret(world, "next")
 
     world.store.patch(OXIDE_CLUSTERS, NAMESPACE, "web", {"spec": {"credentialsRef": {"name": "next"}}})
     await world.until(lambda: guarded(world) == {"next"}, 60, "only the new Secret is kept")
 
     world.store.delete(SECRETS, NAMESPACE, CREDENTIALS)
     assert names(world, SECRETS) == {"next"}
+    await world.end()
+
+
+@simulated
+async def test_credentials_of_the_cloud_controller_manager_stay_as_long() -> None:
+    """A Secret of its own is kept from when it is there to the end of the cluster, whoever deletes it before."""
+    world = World(0)
+    world.clear_up()
+    manager = {"credentialsRef": {"name": "oxide-ccm"}}
+    world.cluster_api.add_cluster("web", ipType="v4", cloudControllerManager=manager)
+    await world.until(lambda: is_provisioned(world), 60, "the cluster is provisioned without it")
+    assert guarded(world) == {CREDENTIALS}
+    add_secret(world, "oxide-ccm")
+    await world.until(lambda: guarded(world) == {CREDENTIALS, "oxide-ccm"}, 60, "one that comes late is kept")
+
+    world.store.delete(SECRETS, NAMESPACE, "oxide-ccm")
+    await world.pass_time(30)
+    assert names(world, SECRETS) == {CREDENTIALS, "oxide-ccm"}
+    world.cluster_api.delete_cluster("web")
+    await world.until(lambda: not names(world, OXIDE_CLUSTERS), 120, "the cluster is gone")
+    assert names(world, SECRETS) == {CREDENTIALS}
+    assert guarded(world) == set()
+    await world.end()
+
+
+@simulated
+async def test_other_credentials_of_the_cloud_controller_manager_are_let_go() -> None:
+    """Named no more, a Secret is the user's again, unless this or another cluster has it for something else."""
+    world = World(0)
+    world.clear_up()
+    for name in ("first", "second"):
+        add_secret(world, name)
+    world.cluster_api.add_cluster("web", ipType="v4")
+    await world.until(lambda: is_provisioned(world), 60, "the cluster is provisioned")
+    set_ccm_secret(world, "first")
+    await world.until(lambda: guarded(world) == {CREDENTIALS, "first"}, 60, "it is kept")
+    set_ccm_secret(world, "second")
+    await world.until(lambda: guarded(world) == {CREDENTIALS, "second"}, 60, "the other is kept in its place")
+
+    world.cluster_api.add_cluster("api", ipType="v4", credentialsRef={"name": "second"})
+    await world.until(lambda: len(world.rack.state.floating_ips) == 2, 60, "another cluster uses it, too")
+    set_ccm_secret(world, CREDENTIALS)
+    await world.pass_time(60)
+    assert guarded(world) == {CREDENTIALS, "second"}
+    set_ccm_secret(world, None)
+    await world.pass_time(60)
+    assert guarded(world) == {CREDENTIALS, "second"}
+    cluster = world.store.get(OXIDE_CLUSTERS, NAMESPACE, "web")
+    assert "cloudControllerManagerCredentialsRef" not in cluster["status"]
+
+    for name in ("web", "api"):
+        world.cluster_api.delete_cluster(name)
+    await world.until(lambda: not names(world, OXIDE_CLUSTERS), 120, "the clusters are gone")
+    assert guarded(world) == set()
     await world.end()
 
 

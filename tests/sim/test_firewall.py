@@ -113,7 +113,7 @@ async def test_credentials_without_the_right_are_told() -> None:
 
 @simulated
 async def test_unmanaged_firewall_is_only_looked_at() -> None:
-    """Nothing is written; the condition names what is missing, until somebody makes it."""
+    """Nothing is written; the condition names what is missing, as long as it is, within a sync period of 10 minutes."""
     world = World(0)
     world.clear_up()
     world.cluster_api.add_cluster("web", ipType="v4")
@@ -126,4 +126,7 @@ async def test_unmanaged_firewall_is_only_looked_at() -> None:
     world.watchdog.expect_firewall()
     await world.until(lambda: condition(world).get("status") == "True", 700, "the condition is True")
     assert sorted(rules(world)) == ["allow-api", *BORN_WITH]
+    vpc.firewall_rules.pop()
+    world.watchdog.expect_firewall()
+    await world.until(lambda: condition(world).get("status") == "False", 700, "the rule is missed again")
     await world.end()

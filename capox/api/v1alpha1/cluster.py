@@ -26,8 +26,8 @@ CLUSTER_FINALIZER: Final = f"oxidecluster.{GROUP}"
 """Our finalizer on an OxideCluster, the Go provider's too."""
 
 CREDENTIALS_FINALIZER: Final = f"oxidecluster.{GROUP}/credentials"
-"""Our finalizer on the Secret of `spec.credentialsRef`, while a cluster uses it. Kubernetes' own kinds take none
-without a slash."""
+"""Our finalizer on the Secrets of `spec.credentialsRef` and `spec.cloudControllerManager.credentialsRef`, while a
+cluster uses them. Kubernetes' own kinds take none without a slash."""
 
 _CLUSTER_ID_IS_SET_ONCE: Final = Limits(
     rules=(
@@ -184,6 +184,9 @@ class OxideClusterStatus(KubeModel):
 
     credentials_ref: SecretReference | None = None
     """The Secret that is kept from being deleted as long as this cluster uses it."""
+
+    cloud_controller_manager_credentials_ref: SecretReference | None = None
+    """The Secret of spec.cloudControllerManager.credentialsRef, kept likewise; absent while that names none."""
 
     released: bool | None = None
     """Whether the cluster is being deleted and nothing of it is left on the rack, so that its credentials may go."""

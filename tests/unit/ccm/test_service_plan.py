@@ -10,7 +10,7 @@ import pytest
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.placement import Port
 from capox.ccm.proxy_mode import mode_of
-from capox.ccm.service_plan import FINALIZER, Task, desired, entries_of, ingress_patch, task_of
+from capox.ccm.service_plan import FINALIZER, Task, desired, entries_of, ingress_patch, notices_of, task_of
 from capox.ccm.service_targets_plan import NOT_READY_SECONDS, grace_left_seconds, host_ports, is_excluded, target_of
 from capox.ccm.wanted import AddressWish, Entry, Refusal, Wanted
 from capox.kube.core_objects import Node, Service
@@ -128,6 +128,18 @@ OURS = {"finalizers": [FINALIZER]}
 def test_tasks(metadata: dict[str, Any], spec: dict[str, Any], task: Task) -> None:
     """3.1, S4: which Services are served, given up or left alone."""
     assert task_of(service(metadata=metadata, **spec)) is task
+
+
+def test_source_ranges_in_the_old_annotation_are_told_not_to_count() -> None:
+    """kube-proxy follows the field and nothing else; who has set both knows of it."""
+    old = {"service.beta.kubernetes.io/load-balancer-source-ranges": "192.0.2.0/24"}
+    (notice,) = notices_of(service(old))
+
+    assert (notice.reason, notice.is_warning) == ("SourceRangesIgnored", True)
+    assert "spec.loadBalancerSourceRanges" in notice.message
+    assert notices_of(service(old, loadBalancerSourceRanges=["192.0.2.0/24"])) == ()
+    assert notices_of(service(loadBalancerSourceRanges=["192.0.2.0/24"])) == ()
+    assert notices_of(service({next(iter(old)): " "})) == ()
 
 
 def test_an_entry_without_a_mode_is_not_what_was_wanted() -> None:

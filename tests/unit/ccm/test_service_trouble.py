@@ -34,6 +34,20 @@ async def test_attach_is_unavailable_for_a_while() -> None:
 
 
 @simulated
+async def test_source_ranges_that_nobody_follows_are_told() -> None:
+    """A Service whose author believes that it is closed to most is served, and the Event says that it is open."""
+    world = await world_of(1)
+    ranges = {"service.beta.kubernetes.io/load-balancer-source-ranges": "192.0.2.0/24"}
+    world.add_service("web", "tcp:443", annotations=ranges)
+    world.add_service("shop", "tcp:80", loadBalancerSourceRanges=["192.0.2.0/24"])
+    await world.serve("web", "shop")
+
+    await world.until(lambda: "SourceRangesIgnored" in world.told.reasons("web"), 30, "it is told")
+    assert "SourceRangesIgnored" not in world.told.reasons("shop")
+    await world.end()
+
+
+@simulated
 async def test_attach_is_unavailable_on_one_node_only() -> None:
     """V7: after some attempts the next candidate is tried."""
     world = await world_of(2)
