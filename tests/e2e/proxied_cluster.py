@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
 
@@ -26,11 +26,14 @@ PORT: Final = NODE_PORT
 HAND_CLASS: Final = "tests.capox/by-hand"
 """The class of Services whose status the tests write; the CCM keeps off them."""
 
+State = TypeVar("State")
+
 _TOKEN: Final = "oxide-token-admin"
 _MARKER: Final = "marker"
 _SERVICES: Final = "/api/v1/namespaces/default/services"
 _SLICES: Final = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 _PROXY_SECONDS: Final = 60.0
+_STATE_SECONDS: Final = 90.0
 
 
 class ProxiedCluster:
@@ -96,14 +99,14 @@ class ProxiedCluster:
                 functools.partial(self._is_answered, node, address),
             )
 
-    def eventually(self, what: str, observe: Any, *, within_seconds: float = 90.0) -> Any:
+    def eventually(self, what: str, observe: Callable[[], State]) -> State:
         """Wait for a state, while the world goes on."""
 
-        def look() -> Any:
+        def look() -> State:
             self.tick()
             return observe()
 
-        return eventually(what, look, within_seconds=within_seconds)
+        return eventually(what, look, within_seconds=_STATE_SECONDS, every_seconds=0.02)
 
     def _is_answered(self, who: str, address: str) -> bool:
         return kind(self.fetch(who, address).name) == "pods"
@@ -171,18 +174,22 @@ class ProxiedCluster:
         self.plane.client.patch_status(f"{_SERVICES}/{name}", {"status": {"loadBalancer": {"ingress": ingress}}})
 
     def served(self, name: str) -> tuple[str, str] | None:
-        """A Service's address and the node that has it, once status and rack agree; None until then."""
-        entries = self.ingress(name)
-        if [mode for _, mode in entries] != ["Proxy", "VIP"]:
-            return None
-        (outer, _), (inner, _) = entries
-        holder = next(each for each, address in self.nodes.items() if address == inner)
-        attached = {each["ip"]: each["instance_id"] for each in self.floating_ips()}
-        return (outer, holder) if attached.get(outer) == self._instances[holder] else None
+        """A Service's address and the node that has it, once its status speaks of no other node; None until then.
+
+        What else the status says is for the traffic to judge.
+        """
+        shown = {ip for ip, _ in self.ingress(name)}
+        names = {self._instances[node]: node for node in self.nodes}
+        for each in self.floating_ips():
+            holder = names.get(each["instance_id"])
+            if each["ip"] in shown and holder is not None and shown <= {each["ip"], self.nodes[holder]}:
+                return each["ip"], holder
+        return None
 
     def await_holder(self, name: str) -> tuple[str, str]:
         """Wait until a Service is served; returns its address and the node that has it."""
-        found: tuple[str, str] = self.eventually(f"{name} is served", lambda: self.served(name))
+        found = self.eventually(f"{name} is served", lambda: self.served(name))
+        assert found is not None, "what is waited for is there"
         return found
 
     # Requests.
