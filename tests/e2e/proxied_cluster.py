@@ -88,11 +88,7 @@ class ProxiedCluster:
         Args:
             nodes: those that live; absent, all.
         """
-        self._rounds += 1
-        if self._rounds == 1:
-            self.add_service(_MARKER, list(self.network.pods), loadBalancerClass=HAND_CLASS)
-        address = f"192.0.2.{self._rounds}"
-        self.write_ingress(_MARKER, [(address, "VIP")])
+        address = self.disturb_proxies()
         for node in self.nodes if nodes is None else nodes:
             self.eventually(
                 f"the kube-proxy of {node} is up to date",
@@ -107,6 +103,15 @@ class ProxiedCluster:
             return observe()
 
         return eventually(what, look, within_seconds=_STATE_SECONDS, every_seconds=0.02)
+
+    def disturb_proxies(self) -> str:
+        """Give all kube-proxies something to do: the address that a Service has from now on, which is returned."""
+        self._rounds += 1
+        if self._rounds == 1:
+            self.add_service(_MARKER, list(self.network.pods), loadBalancerClass=HAND_CLASS)
+        address = f"192.0.{2 + self._rounds // 256}.{self._rounds % 256}"
+        self.write_ingress(_MARKER, [(address, "VIP")])
+        return address
 
     def _is_answered(self, who: str, address: str) -> bool:
         return kind(self.fetch(who, address).name) == "pods"

@@ -65,6 +65,8 @@ def programs() -> Binaries:
     try:
         found = resolve(os.environ, programs=(ETCD, KUBE_APISERVER, KUBECTL, KUBE_PROXY))
     except BinaryError as error:
+        if os.environ.get(KUBE_PROXY.environment_variable):
+            raise
         pytest.skip(f"{error} kube-proxy is built by `make node-image`, or given by {KUBE_PROXY.environment_variable}.")
     try:
         with Namespaces() as namespaces:
@@ -144,12 +146,12 @@ def test_a_holder_that_dies(cluster: ProxiedCluster) -> None:
 
     cluster.stop_instance(dead)
     cluster.set_endpoints("web", [pod for pod in PODS if pod.removeprefix("pod") != dead.removeprefix("node")])
-    answers, (address_then, successor) = ask_during_a_move(cluster, "web", address, dead)
+    # Nobody waits for the nodes where nobody answers meanwhile (V7), so the successor itself may answer for a moment.
+    _, (address_then, successor) = ask_during_a_move(cluster, "web", address, dead)
     living = [node for node in cluster.nodes if node != dead]
     cluster.await_proxies(living)
 
     assert address_then == address
-    assert answers <= {*PODS, REFUSED, SILENCE}
     assert cluster.ingress("web") == [(address, "Proxy"), (cluster.nodes[successor], "VIP")]
     assert {kind(cluster.fetch(who, address).name) for who in (OUTSIDE, *living)} == {"pods"}
     assert {cluster.fetch(who, cluster.nodes[dead]).name for who in living} <= {SILENCE, REFUSED}
@@ -234,13 +236,18 @@ def who_answers_nodes_addresses(cluster: ProxiedCluster) -> dict[str, set[str]]:
 def ask_during_a_move(
     cluster: ProxiedCluster, service: str, address: str, holder: str
 ) -> tuple[set[str], tuple[str, str]]:
-    """Ask from outside until another node has the address; returns who answered, and who has it now."""
+    """Ask from outside until another node has the address; returns who answered, and who has it now.
+
+    A kube-proxy with nothing to do would work in each change at once, and an order that is wrong would hardly show. So
+    these have something to do all the time, as in a large cluster, and get to each change within about a second.
+    """
     answers: set[str] = set()
     last_well = began = time.monotonic()
     longest = 0.0
 
     def has_moved() -> tuple[str, str] | None:
         nonlocal last_well, longest
+        cluster.disturb_proxies()
         answer = cluster.fetch(OUTSIDE, address).name
         answers.add(answer)
         now = time.monotonic()
