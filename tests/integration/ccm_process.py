@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import RequestError
+from hack.controlplane.plane import ControlPlane
 from tests.integration import https
 
 READY_SECONDS = 60.0
@@ -27,7 +27,7 @@ _RIGHTS = ("service_account", "cluster_role", "leader_election_role", "node_leas
 _BEAT_SECONDS = 5.0
 
 
-def install_rights(plane: ManagementCluster) -> None:
+def install_rights(plane: ControlPlane) -> None:
     """Apply the ServiceAccount and what it may do, as config/ccm has them; there is no node for Pods here."""
     for path in sorted(CONFIG.glob("*.yaml")):
         if path.stem.removesuffix("_binding") in _RIGHTS:
@@ -49,7 +49,7 @@ class CCMProcess:
         log_file: Its log.
     """
 
-    def __init__(self, plane: ManagementCluster, directory: Path, host: str, token: str, *arguments: str) -> None:
+    def __init__(self, plane: ControlPlane, directory: Path, host: str, token: str, *arguments: str) -> None:
         self._plane = plane
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
@@ -124,7 +124,7 @@ class Kubelets:
         plane: The cluster.
     """
 
-    def __init__(self, plane: ManagementCluster) -> None:
+    def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
         self._living: dict[str, float] = {}
         self._made: list[str] = []

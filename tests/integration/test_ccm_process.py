@@ -65,8 +65,8 @@ class Scene:
         return not any(taint["key"] == UNINITIALIZED for taint in taints)
 
     def lease(self) -> Any:
-        """The Lease's spec."""
-        return self.plane.client.get(LEASE)["spec"]
+        """The Lease's spec; empty before the first replica has made it, which may be after that one is ready."""
+        return self.plane.client.get(LEASE)["spec"] if self.plane.client.exists(LEASE) else {}
 
     def events(self, reason: str) -> list[Any]:
         """The Events about Nodes that give a reason."""
