@@ -44,7 +44,7 @@ def machines(docker_host: str, images: list[RegisteredImage], tmp_path: Path) ->
 
 
 def test_nodes_are_ready_and_get_another_version(machines: Machines, images: list[RegisteredImage]) -> None:
-    """The default template makes Nodes that are Ready, know their instances, are initialized; then both are upgraded."""
+    """The default template makes Nodes that are Ready, initialized, and know their instances; both are upgraded."""
     old, new = images
     machines.make_cluster("web", old, template="cluster-template.yaml", control_planes=1, workers=1)
 
