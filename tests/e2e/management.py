@@ -160,8 +160,8 @@ def _silos(images: list[RegisteredImage]) -> list[dict[str, Any]]:
         silo
         | {
             "images": [image.rack_entry() for image in images],
-            "users": [*silo["users"], {"name": "cluster", "tokens": tokens}],
-            "projects": [{"name": "demo", "roles": {"cluster": "limited_collaborator"}}],
+            # On the silo, whose images it boots; a role on the project alone does not let it see them.
+            "users": [*silo["users"], {"name": "cluster", "role": "limited_collaborator", "tokens": tokens}],
         }
     ]
 
