@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from hack.docker.engine import Engine, answering_host
+from hack.nodeimage import register
+from hack.nodeimage.register import RegisteredImage
 from tests.e2e import small_image
 from tests.e2e.lab import Lab
+from tests.e2e.situations import VARIABLE, Situations
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +33,21 @@ def image(docker_host: str) -> str:
     if missing:
         pytest.skip(f"the small guest image is made of this computer's {', '.join(missing)}, which is not installed")
     return small_image.make(docker_host)
+
+
+@pytest.fixture(scope="session")
+def node_images() -> list[RegisteredImage]:
+    """The node images, the earlier version first; not made here, because that takes long and shows how far it is."""
+    found = register.registered(os.environ)
+    if not found:
+        pytest.skip("a node image is needed; `make node-image` makes it")
+    return found
+
+
+@pytest.fixture
+def situations(tmp_path: Path) -> Situations:
+    """Where what users see is kept: in the folder that `make e2e-full SITUATIONS=folder` names, else nowhere."""
+    return Situations(Path(os.environ.get(VARIABLE) or tmp_path / "situations"))
 
 
 @pytest.fixture
