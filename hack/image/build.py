@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import tempfile
 import zipfile
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hack.image import parent_image, wheels
 from hack.image.archive import Reference, Written, write_archive
 from hack.image.interpreter import SEARCH_PATH, Interpreter, find_interpreter
+from hack.image.layer import COMPRESSION_LEVEL
 from hack.image.requirements import parse_lock
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from hack.controlplane.progress import Reporter
     from hack.image.layer import Layer
     from hack.image.parent_image import ParentImage
+    from hack.image.requirements import Pin
 
 USER: Final = "65532:65532"
 """A user without a name, a home or a file; the one that distroless images call nonroot."""
@@ -50,6 +53,8 @@ class Inputs:
         repository: root of this tree.
         references: names of the image.
         epoch_seconds: the time that everything says it was made at.
+        kept_wheels: a directory for the wheels that are downloaded, which are taken from there the next time.
+        compression_level: 1, quick, to 9, small.
     """
 
     archive: Path | None
@@ -60,6 +65,8 @@ class Inputs:
     repository: Path
     references: Sequence[Reference]
     epoch_seconds: int
+    kept_wheels: Path | None = None
+    compression_level: int = COMPRESSION_LEVEL
 
 
 @dataclass(frozen=True)
@@ -100,13 +107,7 @@ def build_image(inputs: Inputs, output: Path, reporter: Reporter) -> Built:
             parent = _parent(inputs, _made(scratch / "parent"))
             interpreter = find_interpreter(parent.tree, parent.environment)
         pins = parse_lock(inputs.lock.read_text(), interpreter.marker_environment())
-        directory = inputs.wheels
-        if directory is None:
-            directory = _made(scratch / "wheels")
-            with reporter.stage(
-                f"Fetching {len(pins)} wheels for Python {interpreter.version[0]}.{interpreter.version[1]}"
-            ):
-                wheels.fetch(pins, interpreter, directory)
+        directory = inputs.wheels or _fetched(inputs, pins, interpreter, scratch, reporter)
         with reporter.stage("Writing the layers"):
             chosen = wheels.select(directory, pins, interpreter)
             own_wheel = inputs.own_wheel or wheels.build_own_wheel(inputs.repository, _made(scratch / "own"))
@@ -116,13 +117,15 @@ def build_image(inputs: Inputs, output: Path, reporter: Reporter) -> Built:
                 scratch / "dependencies.tar.gz",
                 f"packages of {inputs.lock.name}",
                 mtime_seconds=inputs.epoch_seconds,
+                compression_level=inputs.compression_level,
             )
             own = wheels.write_site_layer(
                 [own_wheel],
                 scratch / "capox.tar.gz",
                 f"capox {labels['org.opencontainers.image.version']}",
                 mtime_seconds=inputs.epoch_seconds,
-                leave_out=_is_unwanted,
+                leave_out=is_unwanted,
+                compression_level=inputs.compression_level,
             )
         with reporter.stage("Writing the archive"):
             written = write_archive(
@@ -172,9 +175,27 @@ def image_config(
 
 def _parent(inputs: Inputs, scratch: Path) -> ParentImage:
     if inputs.archive is not None:
-        return parent_image.from_archive(inputs.archive, scratch)
+        return parent_image.from_archive(inputs.archive, scratch, compression_level=inputs.compression_level)
     assert inputs.directory is not None
     return parent_image.from_directory(inputs.directory, scratch, epoch_seconds=inputs.epoch_seconds)
+
+
+def _fetched(inputs: Inputs, pins: Sequence[Pin], interpreter: Interpreter, scratch: Path, reporter: Reporter) -> Path:
+    """A directory with the wheels of the lock: what an earlier run has kept, or downloaded now."""
+    kept = inputs.kept_wheels
+    version = f"{interpreter.version[0]}.{interpreter.version[1]}"
+    if kept is not None:
+        kept = kept.with_name(f"{kept.name}-{version}")
+        if kept.is_dir():
+            return kept
+    directory = _made(scratch / "wheels")
+    with reporter.stage(f"Fetching {len(pins)} wheels for Python {version}"):
+        wheels.fetch(pins, interpreter, directory)
+    if kept is not None:
+        # All of them or none: a directory that is there is complete. It is there when somebody else was quicker.
+        with contextlib.suppress(OSError):
+            return directory.rename(kept)
+    return directory
 
 
 def _made(directory: Path) -> Path:
@@ -182,8 +203,8 @@ def _made(directory: Path) -> Path:
     return directory
 
 
-def _is_unwanted(path: str) -> bool:
-    """The rack is a program of its own; and the wheel's list of files would be wrong without it."""
+def is_unwanted(path: str) -> bool:
+    """Whether a file of capox stays out: the rack is a program of its own, and the list of files would name it."""
     return path.startswith("capox/rack/") or path.endswith(".dist-info/RECORD")
 
 

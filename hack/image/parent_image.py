@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from hack.image import root_directory
 from hack.image.errors import ImageError
 from hack.image.interpreter import is_of_interest
-from hack.image.layer import CHUNK_BYTES, HashingWriter, Layer, compress_layer, write_layer
+from hack.image.layer import CHUNK_BYTES, COMPRESSION_LEVEL, HashingWriter, Layer, compress_layer, write_layer
 from hack.image.tree import FileTree
 
 if TYPE_CHECKING:
@@ -72,12 +72,13 @@ def from_directory(directory: Path, scratch: Path, *, epoch_seconds: int) -> Par
     return ParentImage((layer,), _bare_config(), _tree([layer]))
 
 
-def from_archive(path: Path, scratch: Path) -> ParentImage:
+def from_archive(path: Path, scratch: Path, *, compression_level: int = COMPRESSION_LEVEL) -> ParentImage:
     """Read an archive: an OCI image layout, what `docker save` writes, or a root file system.
 
     Args:
         path: the archive, possibly compressed with gzip.
         scratch: where its layers are kept; an empty directory.
+        compression_level: of a root file system: 1, quick, to 9, small.
 
     Raises:
         ImageError: it is none of these, is not for linux/amd64, or is damaged.
@@ -92,7 +93,7 @@ def from_archive(path: Path, scratch: Path) -> ParentImage:
             elif archive.has("manifest.json"):
                 config, blobs = archive.image_of_manifest_list()
             else:
-                return _from_root_archive(path, scratch)
+                return _from_root_archive(path, scratch, compression_level)
             _require_platform(path, config)
             return _with_layers(archive, config, blobs, scratch)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
@@ -212,11 +213,13 @@ def _diff_id(path: Path) -> str:
     return f"sha256:{digest.hexdigest()}"
 
 
-def _from_root_archive(path: Path, scratch: Path) -> ParentImage:
+def _from_root_archive(path: Path, scratch: Path, compression_level: int) -> ParentImage:
     with path.open("rb") as file:
         is_compressed = file.read(2) == _GZIP
     with gzip.open(path) if is_compressed else path.open("rb") as plain:
-        layer = compress_layer(plain, scratch / "root.tar.gz", "root file system of an archive")
+        layer = compress_layer(
+            plain, scratch / "root.tar.gz", "root file system of an archive", compression_level=compression_level
+        )
     return ParentImage((layer,), _bare_config(), _tree([layer]))
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from hack.image.errors import ImageError
-from hack.image.layer import Entry, EntryKind, directories_above, write_layer
+from hack.image.layer import COMPRESSION_LEVEL, Entry, EntryKind, directories_above, write_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -137,6 +137,7 @@ def write_site_layer(
     *,
     mtime_seconds: int,
     leave_out: Callable[[str], bool] = lambda _: False,
+    compression_level: int = COMPRESSION_LEVEL,
 ) -> Layer:
     """Write what wheels put into the site directory as a layer: directories first, then files by path.
 
@@ -148,13 +149,15 @@ def write_site_layer(
         created_by: as in `Layer`.
         mtime_seconds: time of everything.
         leave_out: whether a path inside a wheel is not wanted.
+        compression_level: as in `write_layer`.
 
     Raises:
         ImageError: a wheel is broken, or two of them bring different files of one name.
     """
     with contextlib.ExitStack() as stack:
         archives = [stack.enter_context(_opened(wheel)) for wheel in wheels]
-        return write_layer(_entries(archives, mtime_seconds, leave_out), path, created_by)
+        entries = _entries(archives, mtime_seconds, leave_out)
+        return write_layer(entries, path, created_by, compression_level=compression_level)
 
 
 def _opened(wheel: Path) -> zipfile.ZipFile:

@@ -1,4 +1,4 @@
-"""The command line: `python -m hack.nodeimage build | list`."""
+"""The command line: `python -m hack.nodeimage build | refresh | list`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.progress import reporter_for
 from hack.docker.engine import DockerError, Engine
 from hack.image.errors import ImageError
-from hack.nodeimage import register, releases
+from hack.nodeimage import last_layer, register, releases
 from hack.nodeimage.build import Workshop
 from hack.nodeimage.docker import Docker
 from hack.nodeimage.errors import NodeImageError
@@ -37,11 +37,12 @@ def build(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
     else:
         images = workshop.make_from_modules([releases.standard(), *(make() for make in _SECOND[options.second])])
     described = [register.describe(built) for built in images]
-    register.write(described, environ)
+    register.write(described, images[0].manager, environ)
     for built, image in zip(images, described, strict=True):
         state = "made" if built.is_new else "unchanged"
         print(f"{image.name:28} {state:10} {built.size_bytes // _MEBIBYTE:5} MiB  {image.id}  {image.reference}")
         print(f"  {image.description}")
+    print(f"In each of them, for the provider's --ccm-image: {images[0].manager}")
     return 0
 
 
@@ -52,7 +53,16 @@ def show(_: argparse.Namespace, environ: Mapping[str, str]) -> int:
         print("No node image has been made. `make node-image` makes them.", file=sys.stderr)
         return 3
     print(yaml.safe_dump({"images": [image.rack_entry() for image in images]}, sort_keys=False, width=200), end="")
+    print(f"# They hold, for the provider's --ccm-image: {register.manager(environ)}")
     return 0
+
+
+def refresh(_: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    """Put capox as it is in this tree into the images that are there; quick, and nothing is compiled."""
+    reporter = reporter_for()
+    for image in last_layer.refreshed(Engine(environ).ensure(reporter), environ, reporter):
+        print(f"{image.name:28} {image.id}  {image.reference}")
+    return show(_, environ) if not register.registered(environ) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -80,6 +90,10 @@ def _parser() -> argparse.ArgumentParser:
         default=releases.standard().version,
         help="with --packages (default: %(default)s)",
     )
+    refreshing = commands.add_parser(
+        "refresh", help="put capox of this tree into the images that are there", description=refresh.__doc__
+    )
+    refreshing.set_defaults(function=refresh)
     listing = commands.add_parser("list", help="print them for a rack's configuration", description=show.__doc__)
     listing.set_defaults(function=show)
     return parser
@@ -93,7 +107,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         environ: environment variables.
 
     Returns:
-        The exit code: 0; 1 after an error that has been printed; 130 after Ctrl-C; `list`: 3 when there is none.
+        The exit code: 0; 1 after an error that has been printed; 130 after Ctrl-C; `list`, `refresh`: 3 when there is
+        none.
     """
     options = _parser().parse_args(arguments)
     try:

@@ -22,6 +22,7 @@ from hack.controlplane.programs import KUBEADM
 from hack.nodeimage import debian
 from hack.nodeimage.container_images import Archives
 from hack.nodeimage.errors import NodeImageError
+from hack.nodeimage.last_layer import BARE_SUFFIX, BASE_LABEL, KEY_LABEL, REPOSITORY_NAME, LastLayer
 from hack.nodeimage.releases import ON_THE_MACHINE, OTHER_PROGRAMS, Release, container_images, pause_image
 
 if TYPE_CHECKING:
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
 IMAGE_BUILDER: Final = REPOSITORY / "image-builder"
 FOLDERS: Final = ("provision", "rack")
 """What of it goes into an image of the simulated rack."""
-KEY_LABEL: Final = "capox.node-image.key"
 STAGE_LABEL: Final = "capox.node-image.stage"
 """On what the Dockerfile makes on its way and nobody else names."""
-REPOSITORY_NAME: Final = "capox/node"
 _KUBEADM_SECONDS: Final = 30
 _IMAGE_SECONDS: Final = 60
 
@@ -52,7 +51,8 @@ class Built:
         reference: its name with a tag.
         key: of all that went into it.
         size_bytes: its size.
-        is_new: whether it was made now.
+        is_new: whether it, or its last layer, was made now.
+        manager: the name of capox's own image in it.
     """
 
     release: Release
@@ -60,11 +60,12 @@ class Built:
     key: str
     size_bytes: int
     is_new: bool
+    manager: str
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that goes into one node image.
+    """All that goes into one node image but its last layer.
 
     Attributes:
         release: its Kubernetes.
@@ -84,8 +85,8 @@ class Recipe:
 
     @property
     def reference(self) -> str:
-        """The image's name with a tag."""
-        return f"{REPOSITORY_NAME}:{self.release.tag}"
+        """The name, with a tag, of the image without its last layer."""
+        return f"{REPOSITORY_NAME}{BARE_SUFFIX}:{self.release.tag}"
 
     def key(self, image_builder: Path) -> str:
         """Digest of all that determines the image.
@@ -147,7 +148,9 @@ class Workshop:
         """
         paths = self._programs(releases)
         base = self._base()
-        firewall, firewall_id = debian.ensure_firewall(self._docker, base, IMAGE_BUILDER, self._cache, self._reporter)
+        script = IMAGE_BUILDER / "rack" / "firewall.sh"
+        title = "Taking the firewall tools out of their packages"
+        firewall, firewall_id = debian.ensure_root(self._docker, base, script, self._cache, self._reporter, title=title)
         archives = Archives(self._cache / "containers", firewall, firewall_id)
         built = []
         for release in releases:
@@ -221,14 +224,19 @@ class Workshop:
             ):
                 recipe.lay_out(IMAGE_BUILDER, Path(context))
                 arguments = ["--file", f"{context}/rack/Dockerfile", "--tag", reference]
-                arguments += ["--label", f"{KEY_LABEL}={key}", "--build-arg", f"BASE={recipe.base}"]
+                arguments += ["--label", f"{KEY_LABEL}={key}", "--label", f"{BASE_LABEL}={recipe.base}"]
+                arguments += ["--build-arg", f"BASE={recipe.base}"]
                 for name, value in recipe.arguments.items():
                     arguments += ["--build-arg", f"{name}={value}"]
                 self._docker.build([*arguments, context], self._cache / f"{recipe.release.name}.log", stage)
             if previous is not None and previous != self._docker.image_id(reference):
                 self._docker.remove_image(previous)
             self._docker.remove_old_stages(STAGE_LABEL)
-        return Built(recipe.release, reference, key, self._docker.size_bytes(reference), is_new)
+        layer = LastLayer(self._docker, self._cache, self._reporter)
+        manager = layer.manager(recipe.base)
+        finished = layer.put(manager, recipe.release.tag)
+        is_new = is_new or finished.is_new
+        return Built(recipe.release, finished.reference, finished.key, finished.size_bytes, is_new, manager.reference)
 
 
 def _link(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""The floor of the node image: a Debian image from the distribution's packages, and the firewall tools out of it."""
+"""The floor of the node image: Debian from the distribution's packages, and small root file systems out of them."""
 
 from __future__ import annotations
 
@@ -109,17 +109,18 @@ def parse_mirror(text: str) -> str | None:
     return found[1] if found else None
 
 
-def ensure_firewall(
-    docker: Docker, base: str, image_builder: Path, cache: Path, reporter: Reporter
+def ensure_root(
+    docker: Docker, base: str, script: Path, cache: Path, reporter: Reporter, *, title: str
 ) -> tuple[Path, str]:
-    """The root file system with the firewall tools, from the cache or made now.
+    """A root file system with a few of the distribution's programs, from the cache or made now.
 
     Args:
         docker: the engine.
         base: reference of the Debian image.
-        image_builder: directory of the scripts.
+        script: takes the programs out of their packages into the directory that it is given; names the result.
         cache: where it is kept.
         reporter: where progress goes.
+        title: what is done, for people.
 
     Returns:
         The tar and what identifies it.
@@ -127,18 +128,18 @@ def ensure_firewall(
     Raises:
         NodeImageError: it cannot be made.
     """
-    script = image_builder / "rack" / "firewall.sh"
+    name = script.stem
     key = hashlib.sha256(f"{docker.image_id(base)}\n{script.read_text()}".encode()).hexdigest()[:12]
-    path = cache / f"firewall-{key}.tar"
+    path = cache / f"{name}-{key}.tar"
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with (
-            reporter.stage("Taking the firewall tools out of their packages", expected_seconds=20) as stage,
-            tempfile.TemporaryDirectory(prefix=".firewall-", dir=cache) as context,
+            reporter.stage(title, expected_seconds=20) as stage,
+            tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cache) as context,
         ):
             shutil.copy(script, context)
-            lines = [f"FROM {base}", "COPY firewall.sh /", "RUN /firewall.sh /firewall"]
+            lines = [f"FROM {base}", f"COPY {script.name} /", f"RUN /{script.name} /{name}"]
             (Path(context) / "Dockerfile").write_text("\n".join(lines) + "\n")
-            docker.build(["--tag", f"capox/firewall:{key}", context], cache / "firewall.log", stage)
-            docker.export(f"capox/firewall:{key}", "/firewall", path)
+            docker.build(["--tag", f"capox/{name}:{key}", context], cache / f"{name}.log", stage)
+            docker.export(f"capox/{name}:{key}", f"/{name}", path)
     return path, key

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _NAMESPACE: Final = uuid.UUID("7b0a4f62-4d0c-4a52-9b53-51c3e2b4b7f1")
 _FILES: Final = "node-*.json"
+_MANAGER: Final = "cloud-controller-manager"
 _GIBIBYTE: Final = 1 << 30
 
 
@@ -65,15 +66,25 @@ def describe(built: Built) -> RegisteredImage:
     """What a rack is to be told of an image."""
     release = built.release
     return RegisteredImage(
-        id=str(uuid.uuid5(_NAMESPACE, f"{release.name}/{built.key}")),
+        id=identity(release.name, built.key),
         name=release.name,
         description=f"Debian {debian.OS_VERSION}. {release.origin}",
         os=debian.OS,
         version=debian.OS_VERSION,
-        size_bytes=-(-built.size_bytes // _GIBIBYTE) * _GIBIBYTE,
+        size_bytes=rounded(built.size_bytes),
         kubernetes=release.version,
         reference=built.reference,
     )
+
+
+def identity(name: str, key: str) -> str:
+    """The id in a rack of the image with this name that holds what has this key."""
+    return str(uuid.uuid5(_NAMESPACE, f"{name}/{key}"))
+
+
+def rounded(size_bytes: int) -> int:
+    """A size in whole gibibytes, as a rack has it."""
+    return -(-size_bytes // _GIBIBYTE) * _GIBIBYTE
 
 
 def directory(environ: Mapping[str, str]) -> Path:
@@ -81,16 +92,22 @@ def directory(environ: Mapping[str, str]) -> Path:
     return cache_directory(environ) / "node-images"
 
 
-def write(images: Sequence[RegisteredImage], environ: Mapping[str, str]) -> None:
-    """Note the images that were made together, and forget all others, whose upgrades lead elsewhere."""
+def write(images: Sequence[RegisteredImage], manager: str, environ: Mapping[str, str]) -> None:
+    """Note the images that were made together, and forget all others, whose upgrades lead elsewhere.
+
+    Args:
+        images: the images.
+        manager: the name of capox's own image that is in all of them.
+        environ: environment variables.
+    """
     folder = directory(environ)
     folder.mkdir(parents=True, exist_ok=True)
-    for image in images:
-        partial = folder / f"{image.name}.partial"
-        partial.write_text(json.dumps(asdict(image), indent=2) + "\n")
-        partial.rename(_file(folder, image.name))
-    kept = {_file(folder, image.name) for image in images}
-    for path in set(folder.glob(_FILES)) - kept:
+    texts = {_file(folder, image.name): json.dumps(asdict(image), indent=2) for image in images}
+    for path, text in (texts | {folder / _MANAGER: manager}).items():
+        partial = path.with_suffix(".partial")
+        partial.write_text(f"{text}\n")
+        partial.rename(path)
+    for path in set(folder.glob(_FILES)) - texts.keys():
         path.unlink()
 
 
@@ -102,3 +119,9 @@ def registered(environ: Mapping[str, str]) -> list[RegisteredImage]:
     """The images that the last `make node-image` has made, by name: the earlier version first."""
     paths = sorted(directory(environ).glob(_FILES))
     return [RegisteredImage(**json.loads(path.read_text())) for path in paths]
+
+
+def manager(environ: Mapping[str, str]) -> str:
+    """The name of capox's own image that these images hold, for `capox provider --ccm-image`; empty for none."""
+    path = directory(environ) / _MANAGER
+    return path.read_text().strip() if path.exists() else ""

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hack.controlplane.progress import reporter_for
 from hack.docker.engine import Engine, answering_host
+from hack.nodeimage.last_layer import refreshed
+from hack.nodeimage.register import RegisteredImage
 from tests.e2e import small_image
 from tests.e2e.lab import Lab
 
@@ -31,6 +34,18 @@ def docker_host() -> str:
     if found is None:
         pytest.skip("no Docker engine of this computer answers; `make e2e` starts one where it runs as root")
     return found
+
+
+@pytest.fixture(scope="session")
+def node_images(docker_host: str) -> list[RegisteredImage]:
+    """The node images that were made, with capox as it is in this tree.
+
+    They themselves are not made here, because that takes long and shows how far it is.
+    """
+    images = refreshed(docker_host, os.environ, reporter_for())
+    if not images:
+        pytest.skip("a node image is needed; `make node-image` makes it")
+    return images
 
 
 @pytest.fixture(scope="session")

@@ -15,15 +15,21 @@ from hack.controlplane import components
 from hack.controlplane.binaries import resolve
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.programs import KUBECTL
+from hack.nodeimage import register
 from hack.nodeimage.register import RegisteredImage
 from tests.e2e.lab import NAME, Lab
 from tests.integration.provider_process import ProviderProcess, install
 from tests.integration.stage import Stage
+from tests.integration.waiting import eventually
 from tests.rack_process import CONFIG
 
 TEMPLATES = Path(__file__).resolve().parents[2] / "config" / "templates"
 NAMESPACE = "e2e"
 UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
+
+CLUSTER_TOKEN = "oxide-token-cluster"
+NEXT_CLUSTER_TOKEN = "oxide-token-cluster-next"
+"""Of a user who may do what a cluster needs and no more: the cloud controller manager gets no other."""
 
 _CRDS = TEMPLATES.parents[1] / "crds"
 _COMMAND_SECONDS = 60
@@ -64,6 +70,12 @@ class Machines:
         )
         self.stage.plane.kubectl("apply", "-f", "-", stdin=manifest)
 
+    def add_credentials(self, token: str) -> None:
+        """Make the Secret that clusters refer to, or put another token into it."""
+        # Under this address the cloud controller manager within a machine reaches the rack, too.
+        host = self.lab.rack.announcement["api_shared"]
+        self.stage.apply(self.stage.secret("oxide-credentials", {"oxide-host": host, "oxide-token": token}))
+
     def objects(self, cluster: str, path: str) -> list[dict[str, Any]]:
         """The items of a list of a workload cluster's API, by its path; none as long as nobody answers."""
         kubeconfig = self.kubeconfig(cluster)
@@ -71,17 +83,29 @@ class Machines:
             return []
         try:
             # The path itself: to find it by a kind's name, kubectl would ask for all kinds first.
-            done = subprocess.run(
-                [self._kubectl, "--kubeconfig", kubeconfig, "get", "--raw", path, "--request-timeout=10s"],
-                env={"HOME": str(self._directory), "PATH": os.defpath},
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_COMMAND_SECONDS,
-            )
+            done = self._run(kubeconfig, "get", "--raw", path, "--request-timeout=10s")
         except subprocess.TimeoutExpired:
             return []
         return list(json.loads(done.stdout)["items"]) if done.returncode == 0 else []
+
+    def command(self, cluster: str, *words: str, stdin: str | None = None) -> str:
+        """Run kubectl in a workload cluster that answers, as its users do."""
+        kubeconfig = self.kubeconfig(cluster)
+        assert kubeconfig is not None, f"{cluster} has no kubeconfig"
+        done = self._run(kubeconfig, *words, stdin=stdin)
+        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        return done.stdout
+
+    def _run(self, kubeconfig: Path, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self._kubectl, "--kubeconfig", kubeconfig, *words],
+            env={"HOME": str(self._directory), "PATH": os.defpath},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_COMMAND_SECONDS,
+        )
 
     def private_address(self, instance: str) -> str:
         """The IPv4 address of an instance's NIC."""
@@ -107,15 +131,39 @@ class Machines:
         return path
 
 
+def await_initialized(machines: Machines, cluster: str, nodes: int) -> list[dict[str, Any]]:
+    """Wait until so many Nodes, and no others, are Ready and initialized by the cloud controller manager."""
+
+    def seen() -> list[dict[str, Any]]:
+        found = machines.objects(cluster, "/api/v1/nodes")
+        return found if len(found) == nodes and all(is_ready(node) and is_initialized(node) for node in found) else []
+
+    return eventually(f"{nodes} Nodes are Ready and initialized", seen, within_seconds=1800, every_seconds=5)
+
+
+def is_initialized(node: dict[str, Any]) -> bool:
+    """Whether a cloud controller manager has taken a Node."""
+    return UNINITIALIZED not in {taint["key"] for taint in node["spec"].get("taints") or []}
+
+
 def is_ready(node: dict[str, Any]) -> bool:
     """Whether a Node says so."""
     return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", []))
 
 
 def _silos(images: list[RegisteredImage]) -> list[dict[str, Any]]:
-    """The silo of the other tests' racks, with these images."""
+    """The silo of the other tests' racks, with these images, and with a user who may do what a cluster needs."""
     (silo,) = CONFIG["silos"]
-    return [silo | {"images": [image.rack_entry() for image in images]}]
+    # The API's list of tokens does not tell which is which, but for the day on which one ends.
+    tokens = [{"token": CLUSTER_TOKEN}, {"token": NEXT_CLUSTER_TOKEN, "expires": "2199-01-01T00:00:00Z"}]
+    return [
+        silo
+        | {
+            "images": [image.rack_entry() for image in images],
+            "users": [*silo["users"], {"name": "cluster", "tokens": tokens}],
+            "projects": [{"name": "demo", "roles": {"cluster": "limited_collaborator"}}],
+        }
+    ]
 
 
 @contextlib.contextmanager
@@ -141,7 +189,8 @@ def open_machines(directory: Path, docker_host: str, images: list[RegisteredImag
             {"name": "allow-internal-inbound", "filters": {"hosts": [{"type": "vpc", "value": "default"}]}},
             {"name": "allow-api", "filters": {"ports": ["6443"], "protocols": [{"type": "tcp"}]}},
         )
-        with ProviderProcess(plane, directory, f"--namespace={NAMESPACE}") as provider:
-            stage = Stage(plane, lab.rack, provider, NAMESPACE)
-            stage.add_credentials()
-            yield Machines(stage, lab, found.path(KUBECTL), directory)
+        manager = register.manager(os.environ)
+        with ProviderProcess(plane, directory, f"--namespace={NAMESPACE}", f"--ccm-image={manager}") as provider:
+            machines = Machines(Stage(plane, lab.rack, provider, NAMESPACE), lab, found.path(KUBECTL), directory)
+            machines.add_credentials(CLUSTER_TOKEN)
+            yield machines

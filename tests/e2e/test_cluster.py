@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from hack.nodeimage.register import registered
+from hack.nodeimage.register import RegisteredImage
 from tests.e2e.management import Machines, is_ready, open_machines
-from tests.integration.stage import TOKEN
 from tests.integration.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
@@ -24,22 +22,15 @@ API = {"name": "api", "filters": {"ports": ["6443"], "protocols": [{"type": "tcp
 
 
 @pytest.fixture
-def machines(docker_host: str, tmp_path: Path) -> Iterator[Machines]:
+def machines(docker_host: str, node_images: list[RegisteredImage], tmp_path: Path) -> Iterator[Machines]:
     """A management cluster, a provider and a rack of the test's own."""
-    images = registered(os.environ)
-    if not images:
-        pytest.skip("a node image is needed; `make node-image` makes it")
-    with open_machines(tmp_path, docker_host, images[:1]) as made:
-        # The address under which a cloud controller manager within a machine would reach the rack as well.
-        host = made.lab.rack.announcement["api_shared"]
-        made.stage.apply(made.stage.secret("oxide-credentials", {"oxide-host": host, "oxide-token": TOKEN}))
+    with open_machines(tmp_path, docker_host, node_images[:1]) as made:
         yield made
 
 
-def test_a_cluster_on_a_rack_that_bites(machines: Machines) -> None:
+def test_a_cluster_on_a_rack_that_bites(machines: Machines, node_images: list[RegisteredImage]) -> None:
     """Without a rule for 6443 nobody reaches a cluster; a machine that is killed comes back as the Node it was."""
-    (image,) = registered(os.environ)[:1]
-    machines.make_cluster(CLUSTER, image, template="cluster-template.yaml", control_planes=1, workers=1)
+    machines.make_cluster(CLUSTER, node_images[0], template="cluster-template.yaml", control_planes=1, workers=1)
     nodes = eventually("two Nodes are Ready", lambda: ready_nodes(machines), within_seconds=BOOT_SECONDS)
 
     machines.lab.allow(INTERNAL)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.nodeimage import register
 from hack.nodeimage.register import RegisteredImage
-from tests.e2e.management import NAMESPACE, UNINITIALIZED, Machines, is_ready, open_machines
+from tests.e2e.management import NAMESPACE, Machines, await_initialized, is_ready, open_machines
 from tests.integration.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
@@ -31,12 +29,11 @@ _INFRASTRUCTURE = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1"
 
 
 @pytest.fixture(scope="session")
-def images() -> list[RegisteredImage]:
-    """Two node images; not made here, because that takes long and shows how far it is."""
-    found = register.registered(os.environ)
-    if len(found) < 2:
+def images(node_images: list[RegisteredImage]) -> list[RegisteredImage]:
+    """Two node images."""
+    if len(node_images) < 2:
         pytest.skip("two node images are needed; `make node-image` makes them")
-    return found[:2]
+    return node_images[:2]
 
 
 @pytest.fixture
@@ -47,7 +44,7 @@ def machines(docker_host: str, images: list[RegisteredImage], tmp_path: Path) ->
 
 
 def test_nodes_are_ready_and_get_another_version(machines: Machines, images: list[RegisteredImage]) -> None:
-    """The default template makes Nodes that are Ready, know their instances, and wait; then both are upgraded."""
+    """The default template makes Nodes that are Ready, know their instances, are initialized; then both are upgraded."""
     old, new = images
     machines.make_cluster("web", old, template="cluster-template.yaml", control_planes=1, workers=1)
 
@@ -98,16 +95,14 @@ def ready_versions(machines: Machines) -> list[str]:
 
 
 def expect_nodes_of_instances(machines: Machines) -> None:
-    """Each Node is one instance, by name, provider ID and address, and has not been initialized by anybody."""
+    """Each Node is one instance, by name, provider ID and address, and the cloud controller manager has taken it."""
     instances = {each["hostname"]: each for each in machines.stage.instances()}
-    nodes = {node["metadata"]["name"]: node for node in machines.objects("web", NODES)}
+    nodes = {node["metadata"]["name"]: node for node in await_initialized(machines, "web", len(instances))}
     assert nodes.keys() == instances.keys()
     for name, node in nodes.items():
         assert node["spec"]["providerID"] == f"oxide://{instances[name]['id']}"
         addresses = {each["type"]: each["address"] for each in node["status"]["addresses"]}
         assert addresses["InternalIP"] == machines.private_address(instances[name]["name"])
-        # To initialize it is the cloud controller manager's work.
-        assert UNINITIALIZED in {taint["key"] for taint in node["spec"]["taints"]}
     eventually(
         "each Machine knows its Node",
         lambda: (

@@ -1,8 +1,8 @@
-"""Operations about the caller: ping, the current user, and the user's SSH keys (semantics 1.1, 8)."""
+"""Operations about the caller: ping, the current user, and the user's SSH keys and tokens (semantics 1.1, 8)."""
 
 from __future__ import annotations
 
-from capox.rack import records, select, views
+from capox.rack import names, paging, records, select, views
 from capox.rack.call import Call, check_description, operation
 from capox.rack.json import JSON
 
@@ -59,6 +59,43 @@ def current_user_ssh_key_view(call: Call) -> JSON:
 def current_user_ssh_key_delete(call: Call) -> JSON:
     """`DELETE /v1/me/ssh-keys/{ssh_key}`."""
     call.rack.ssh_keys.delete(select.own_ssh_key(call, call.path["ssh_key"]))
+
+
+@operation
+def current_user_access_token_list(call: Call) -> JSON:
+    """`GET /v1/me/access-tokens`: those that have not expired; nothing in them tells which one the caller bears."""
+    now = call.rack.now()
+    valid = (token for token in _own_tokens(call) if token.time_expires is None or token.time_expires > now)
+    return paging.page(paging.ordered(valid, call.at, _token_id, _token_id), call.at, token_view, _token_id)
+
+
+@operation
+def current_user_access_token_delete(call: Call) -> JSON:
+    """`DELETE /v1/me/access-tokens/{token_id}`: whoever bears it is refused from now on."""
+    wanted = names.parse_uuid(call.path["token_id"])
+    found = next((token for token in _own_tokens(call) if token.id == wanted), None)
+    if found is None:
+        raise select.missing("device-access-token", call.path["token_id"])
+    del call.rack.tokens[found.sha256]
+    return None
+
+
+def _own_tokens(call: Call) -> list[records.Token]:
+    return [token for token in call.rack.tokens.values() if token.user == call.actor.user.id]
+
+
+def _token_id(token: records.Token) -> str:
+    return token.id
+
+
+def token_view(token: records.Token) -> JSON:
+    """Schema `DeviceAccessToken`."""
+    expires = token.time_expires
+    return {
+        "id": token.id,
+        "time_created": views.timestamp(token.time_created),
+        "time_expires": views.timestamp(expires) if expires is not None else None,
+    }
 
 
 def ssh_key_view(record: records.SshKey) -> JSON:

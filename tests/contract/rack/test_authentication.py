@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -53,6 +54,32 @@ async def test_expired_token(client: RackUnderTest) -> None:
     error = await client.refused(401, "GET", "/v1/me", user="brief")
     assert error["message"] == "credentials missing or invalid"
     assert client.state.users.by_id(user.id) is not None
+
+
+async def test_own_tokens_are_listed_and_deleted(client: RackUnderTest) -> None:
+    """8: by id, never by value; a deleted one is refused from then on, those of others are not there."""
+    client.add_user("brief", client.silo, "viewer")
+    brief = client.state.tokens[access.hash_token("oxide-token-brief")]
+    second = dataclasses.replace(brief, id=client.state.new_id(), sha256=access.hash_token("oxide-token-second"))
+    second.time_expires = START + datetime.timedelta(seconds=60)
+    client.state.tokens[second.sha256] = second
+    others = client.state.tokens[access.hash_token("oxide-token-admin")]
+
+    listed = (await client.must(200, "GET", "/v1/me/access-tokens", user="brief"))["items"]
+    assert [each["id"] for each in listed] == sorted([brief.id, second.id])
+    expiries = {each["id"]: each["time_expires"] for each in listed}
+    assert expiries[brief.id] is None
+    assert expiries[second.id].startswith("20")
+    (first,) = (await client.must(200, "GET", "/v1/me/access-tokens", user="brief", limit=1))["items"]
+    assert first == listed[0]
+
+    await client.refused(404, "DELETE", f"/v1/me/access-tokens/{others.id}", user="brief")
+    await client.must(204, "DELETE", f"/v1/me/access-tokens/{brief.id}", user="second")
+    await client.refused(401, "GET", "/v1/me", user="brief")
+    await client.must(200, "GET", "/v1/me")
+    assert [each["id"] for each in (await client.must(200, "GET", "/v1/me/access-tokens", user="second"))["items"]] == [
+        second.id
+    ]
 
 
 async def test_401_comes_before_404(client: RackUnderTest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
 import tarfile
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from hack.controlplane.progress import PlainReporter
 from hack.image.__main__ import epoch_seconds, main
 from hack.image.archive import parse_reference
+from hack.image.build import Inputs, build_image
 from hack.image.errors import ImageError
 from tests.unit.hack.images import ROOT, digest, lock_of, tar_of, write_directory, write_docker_archive, write_wheel
 
@@ -137,6 +140,29 @@ def test_docker_and_containerd_find_it_under_the_same_names(arguments: list[str]
     assert json.loads(image.files[docker["Config"]]) == image.config
     assert docker["Layers"] == [f"blobs/sha256/{layer['digest'][7:]}" for layer in image.manifest["layers"]]
     assert json.loads(image.files["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
+
+
+def test_wheels_that_were_kept_are_not_downloaded_again(arguments: list[str], tmp_path: Path) -> None:
+    """They are kept for a version of Python, since another one needs other wheels."""
+    given = dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
+    (tmp_path / "wheels").rename(tmp_path / "kept-3.12")
+    inputs = Inputs(
+        archive=Path(given["base"]),
+        directory=None,
+        lock=Path(given["lock"]),
+        wheels=None,
+        own_wheel=Path(given["own-wheel"]),
+        repository=tmp_path,
+        references=[parse_reference("name:v1")],
+        epoch_seconds=0,
+        kept_wheels=tmp_path / "kept",
+        compression_level=1,
+    )
+    build_image(inputs, tmp_path / "image.tar", PlainReporter(io.StringIO()))
+
+    root = Image(tmp_path / "image.tar").unpacked(tmp_path)
+    assert (root / "opt" / "capox" / "thing" / "fast.so").read_bytes() == b"fast"
+    assert (tmp_path / "kept-3.12").is_dir()
 
 
 def test_a_directory_is_a_base_too(arguments: list[str], tmp_path: Path) -> None:

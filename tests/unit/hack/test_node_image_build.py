@@ -13,10 +13,12 @@ import yaml
 from hack.controlplane.programs import KUBERNETES_PROGRAMS, PROGRAMS, Program
 from hack.controlplane.progress import PlainReporter
 from hack.nodeimage import __main__ as command_line
-from hack.nodeimage import register, releases
+from hack.nodeimage import debian, last_layer, register, releases
 from hack.nodeimage.build import IMAGE_BUILDER, STAGE_LABEL, Recipe, Workshop, images_of_kubeadm
 from hack.nodeimage.docker import Docker
 from hack.nodeimage.errors import NodeImageError
+from hack.nodeimage.last_layer import KEY_LABEL
+from hack.nodeimage.manager_image import manager_image
 from hack.nodeimage.releases import OTHER_PROGRAMS
 from tests.unit.hack.dockerfake import FakeDocker
 
@@ -43,6 +45,16 @@ class Bench:
             for program in (*release.programs, *OTHER_PROGRAMS):
                 self._install(program, release, programs)
         self.cache = register.directory(self.environ)
+        self._lay_down_manager()
+
+    def _lay_down_manager(self) -> None:
+        """Have capox's image lie in the cache, which nobody needs to make for these tests."""
+        script = IMAGE_BUILDER / "ccm" / "python.sh"
+        docker, reporter = Docker("unix:///nowhere", self.environ), PlainReporter(io.StringIO())
+        _, python_id = debian.ensure_root(docker, "debian:12", script, self.cache, reporter, title="Python")
+        self.manager = manager_image(python_id, self.cache)
+        self.manager.archive.parent.mkdir(parents=True, exist_ok=True)
+        self.manager.archive.write_text("capox's image")
 
     def _install(self, program: Program, release: releases.Release, programs: Path) -> None:
         path = programs / program.environment_variable
@@ -72,8 +84,8 @@ def test_images_are_made_once(bench: Bench) -> None:
     assert [built.is_new for built in first] == [True, True]
     assert [built.is_new for built in second] == [False, False]
     assert [dataclasses.replace(built, is_new=False) for built in first] == second
-    # The two, and the firewall tools once.
-    assert len(bench.docker.calls("build")) == 3
+    # The two with their last layers, and once each the firewall tools and Python.
+    assert len(bench.docker.calls("build")) == 6
     assert first[0].reference == f"capox/node:{RELEASES[0].version}"
     assert first[1].reference == f"capox/node:{RELEASES[1].tag}"
 
@@ -81,7 +93,7 @@ def test_images_are_made_once(bench: Bench) -> None:
 def test_the_context_has_the_scripts_and_what_they_install(bench: Bench) -> None:
     """The programs of the machine as files, everything else as archives of container images."""
     bench.workshop().make_from_modules(RELEASES)
-    context = bench.docker.context
+    context = bench.docker.context(f"capox/node-bare:{RELEASES[1].tag}")
 
     assert {path.name for path in (context / "kubernetes").iterdir()} == {"kubelet", "kubeadm", "kubectl", "crictl"}
     assert (context / "kubernetes" / "kubelet").read_text() == "CAPOX_BIN_KUBELET_V1_36_4_RELINKED"
@@ -104,7 +116,56 @@ def test_a_changed_program_makes_its_image_again(bench: Bench) -> None:
     built = bench.workshop().make_from_modules(RELEASES)
 
     assert [each.is_new for each in built] == [True, False]
-    assert len(bench.docker.calls("image rm")) == 1
+    # Without and with its last layer.
+    assert len(bench.docker.calls("image rm")) == 2
+
+
+def test_the_last_layer_holds_capox(bench: Bench) -> None:
+    """Its archive and the script that reads it into the store, on the image of the same tag; every image has it."""
+    built = bench.workshop().make_from_modules(RELEASES)
+
+    for each, release in zip(built, RELEASES, strict=True):
+        context = bench.docker.context(each.reference)
+        assert {path.name for path in context.iterdir()} == {"Dockerfile", "60-images.sh", "images"}
+        (archive,) = (context / "images").iterdir()
+        assert archive.read_text() == "capox's image"
+        assert each.manager == bench.manager.reference
+        assert f"BARE=capox/node-bare:{release.tag}" in " ".join(bench.docker.calls("build"))
+
+
+def test_the_last_layer_is_made_again_alone(bench: Bench) -> None:
+    """What was compiled and installed is left alone; the ids follow, and so does what the provider is told."""
+    made = [register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)]
+    register.write(made, "before:1", bench.environ)
+    before = len(bench.docker.calls("build"))
+    assert last_layer.refreshed("unix:///nowhere", bench.environ, PlainReporter(io.StringIO())) == made
+    assert len(bench.docker.calls("build")) == before
+    assert register.manager(bench.environ) == bench.manager.reference
+
+    bench.docker.relabel(made[0].reference, KEY_LABEL, "of older sources")
+    bench.docker.relabel(f"capox/node-bare:{RELEASES[1].tag}", KEY_LABEL, "of another kubelet")
+    refreshed = last_layer.refreshed("unix:///nowhere", bench.environ, PlainReporter(io.StringIO()))
+
+    assert len(bench.docker.calls("build")) == before + len(RELEASES)
+    assert refreshed == register.registered(bench.environ)
+    assert [new.id == old.id for new, old in zip(refreshed, made, strict=True)] == [True, False]
+
+
+def test_an_image_that_cannot_be_refreshed_says_what_to_do(bench: Bench) -> None:
+    """It was made before there was a last layer, or the engine is another one."""
+    made = [register.describe(built) for built in bench.workshop().make_from_modules(RELEASES[:1])]
+    register.write(made, "before:1", bench.environ)
+    bench.docker.forget(f"capox/node-bare:{RELEASES[0].tag}")
+
+    with pytest.raises(NodeImageError, match="make node-image"):
+        last_layer.refreshed("unix:///nowhere", bench.environ, PlainReporter(io.StringIO()))
+
+
+def test_nothing_is_refreshed_where_there_is_nothing(bench: Bench) -> None:
+    """Whoever boots machines then goes on without them."""
+    assert last_layer.refreshed("unix:///nowhere", bench.environ, PlainReporter(io.StringIO())) == []
+    assert register.manager(bench.environ) == ""
+    assert bench.docker.calls("build --tag capox/node") == []
 
 
 def test_the_key_follows_everything_that_goes_in(tmp_path: Path) -> None:
@@ -147,11 +208,11 @@ def test_nothing_is_built_for_an_image_from_packages(bench: Bench) -> None:
     url = "https://packages.example.com/v1.35/deb/"
     built = bench.workshop().make_from_packages(releases.packaged("v1.35.4"), url)
 
-    (call,) = bench.docker.calls("build")
+    (call,) = (each for each in bench.docker.calls("build") if "capox/node-bare" in each and "--file" in each)
     assert f"KUBERNETES_PACKAGES_URL={url}" in call
     assert "CONTAINER_IMAGES=pull" in call
     assert "KUBERNETES_VERSION=v1.35.4" in call
-    assert not any((bench.docker.context / "images").iterdir())
+    assert not any((bench.docker.context("capox/node-bare:v1.35.4") / "images").iterdir())
     assert (built.reference, built.is_new) == ("capox/node:v1.35.4", True)
 
 
@@ -175,13 +236,17 @@ def test_a_kubeadm_that_fails_is_quoted(tmp_path: Path) -> None:
 
 def test_a_rack_is_told_of_an_image(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     """Id, name, operating system and its version; the id follows the content."""
-    register.write([register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)], bench.environ)
+    made = [register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)]
+    register.write(made, "m:1", bench.environ)
     first = register.registered(bench.environ)
     Path(bench.environ["CAPOX_BIN_KUBELET"]).write_text("another kubelet")
-    register.write([register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)], bench.environ)
+    made = [register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)]
+    register.write(made, "m:1", bench.environ)
 
     assert command_line.main(["list"], bench.environ) == 0
-    images = yaml.safe_load(capsys.readouterr().out)["images"]
+    listed = capsys.readouterr().out
+    assert "--ccm-image: m:1\n" in listed
+    images = yaml.safe_load(listed)["images"]
     assert [(image["name"], image["os"], image["version"]) for image in images] == [
         (release.name, "debian", "12") for release in RELEASES
     ]
@@ -194,8 +259,8 @@ def test_a_rack_is_told_of_an_image(bench: Bench, capsys: pytest.CaptureFixture[
 def test_only_the_images_that_were_made_last_are_offered(bench: Bench) -> None:
     """Those of another pair lack the kube-proxy of these."""
     made = [register.describe(built) for built in bench.workshop().make_from_modules(RELEASES)]
-    register.write(made, bench.environ)
-    register.write(made[:1], bench.environ)
+    register.write(made, "m:1", bench.environ)
+    register.write(made[:1], "m:1", bench.environ)
 
     assert register.registered(bench.environ) == made[:1]
 
