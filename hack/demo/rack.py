@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from hack.controlplane.processes import Processes
-from hack.demo.machines import Machines
+from hack.demo.machines import Machines, NoMachinesError
 from hack.nodeimage.register import RegisteredImage
 
 __all__ = ["PROJECT", "DemoRack", "changes_of_this_computer", "configuration"]
@@ -25,6 +25,7 @@ RACK_NAME: Final = "demo"
 """By which Docker tells what belongs to this rack."""
 UPLINK: Final = "100.64.218.0/30"
 CONFIGURATION: Final = Path(__file__).with_name("rack.yaml")
+ALLOWANCE: Final = "--allow-host-changes"
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 120.0
 """A rack that has machines takes them away before it ends."""
@@ -42,7 +43,11 @@ def configuration(machines: Machines | None) -> dict[str, Any]:
 
 
 def changes_of_this_computer(machines: Machines, directory: Path, environ: Mapping[str, str]) -> str:
-    """What the rack would change on this computer, in its own words: what it says where nobody allows it."""
+    """What the rack would change on this computer, in its own words: what it says where nobody allows it.
+
+    Raises:
+        NoMachinesError: it says that it cannot have machines at all.
+    """
     file = directory / "rack-question.yaml"
     file.write_text(yaml.safe_dump(configuration(machines)))
     try:
@@ -58,7 +63,9 @@ def changes_of_this_computer(machines: Machines, directory: Path, environ: Mappi
     finally:
         file.unlink()
     lines = [line.removeprefix("capox rack: ") for line in asked.stderr.splitlines()]
-    return "\n".join(line for line in lines if "--allow-host-changes" not in line)
+    if not lines or ALLOWANCE not in lines[-1]:
+        raise NoMachinesError(lines[-1] if lines else "the rack does not say what it would change")
+    return "\n".join(lines[:-1])
 
 
 class DemoRack:
@@ -97,7 +104,7 @@ class DemoRack:
         argv += ["--listen", f"127.0.0.1:{ports[0]}", "--listen-control", f"127.0.0.1:{ports[1]}"]
         if machines is not None:
             # Whoever runs the demo has been told, and on a terminal has been asked.
-            argv.append("--allow-host-changes")
+            argv.append(ALLOWANCE)
         environment = _environment(self._environ, machines) | {
             "CAPOX_RACK_TOKEN": token,
             "CAPOX_RACK_STATE_DIR": str(self._directory / "rack-state"),

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import SecretStr
 
+from capox import logs
 from capox.oxide.client import OxideClient
 from capox.oxide.errors import OxideError
 from capox.oxide.models.firewall import VpcFirewallRulesUpdate
@@ -63,6 +64,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     if missing:
         print(f"error: {' and '.join(missing)} must be set: the rack's address and an API token", file=sys.stderr)
         return 1
+    logs.configure(level="warning", is_json=False)
     try:
         asyncio.run(open_ports(options, environ["OXIDE_HOST"], SecretStr(environ["OXIDE_TOKEN"])))
     except (OxideError, ValueError) as error:
