@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from hack.controlplane.record import command_line
@@ -11,7 +12,7 @@ from hack.demo.cluster import CLUSTER_NAME, NAMESPACE
 from hack.demo.rack import PROJECT, DemoRack
 from hack.demo.workload import SERVICE
 
-__all__ = ["too_late", "with_machines", "without_machines"]
+__all__ = ["Holder", "too_late", "with_machines", "without_machines"]
 
 _KUBECTL = f"kubectl -n {NAMESPACE}"
 
@@ -36,10 +37,25 @@ answers; that needs an operating system in the instance, and there is none here.
   logs  {named.logs}"""
 
 
-def with_machines(named: NamedControlPlane, rack: DemoRack, kubeconfig: Path, address: str, holder: str) -> str:
+@dataclass(frozen=True)
+class Holder:
+    """Who has the Service's address.
+
+    Attributes:
+        address: the floating IP.
+        instance: the instance's name.
+        machine: the name of its OxideMachine.
+    """
+
+    address: str
+    instance: str
+    machine: str
+
+
+def with_machines(named: NamedControlPlane, rack: DemoRack, kubeconfig: Path, holder: Holder) -> str:
     """What is said at the end where Nodes are Ready and a Service answers."""
     inside = f"kubectl --kubeconfig {shlex.quote(str(kubeconfig))}"
-    stop = _ask(rack, f"/v1/instances/{holder}/stop?project={PROJECT}", "-X POST ")
+    stop = _ask(rack, f"/v1/instances/{holder.instance}/stop?project={PROJECT}", "-X POST ")
     patch = """'{"spec": {"powerPolicy": "Observe"}}'"""
     return f"""
 Up, and left running.
@@ -47,15 +63,15 @@ Up, and left running.
 {_management(named)}
   {inside} get nodes -o wide
   {inside} get pods -A -o wide
-  curl http://{address}/
+  curl http://{holder.address}/
 {_rack(rack)}
 
 Stop the instance that has the Service's address, and see the address move. The provider would start it again, if it
 were not told to look on only:
-  {_KUBECTL} patch oxidemachine {holder.removeprefix(f"{NAMESPACE}-")} --type merge -p {patch}
+  {_KUBECTL} patch oxidemachine {holder.machine} --type merge -p {patch}
   {stop}
   {inside} get service {SERVICE} --watch      # the second address is the new holder's
-  curl http://{address}/
+  curl http://{holder.address}/
 
 {_end("a minute; then the rack is empty again, the Service's address included")}
   kubeconfig of the cluster  {kubeconfig}

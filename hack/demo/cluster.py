@@ -12,7 +12,7 @@ from hack.controlplane.programs import KUBE_APISERVER
 from hack.demo.management import Management
 from hack.demo.rack import PROJECT, DemoRack
 
-__all__ = ["CLUSTER_NAME", "NAMESPACE", "NODES", "Row", "apply_cluster", "infrastructure_stands", "rows"]
+__all__ = ["CLUSTER_NAME", "NAMESPACE", "NODES", "Row", "apply_cluster", "infrastructure_stands", "machine_of", "rows"]
 
 NAMESPACE: Final = "demo"
 CLUSTER_NAME: Final = "demo"
@@ -84,6 +84,13 @@ def rows(management: Management, rack: DemoRack) -> list[Row]:
         where = f"on {names.get(holder, holder)}" if holder else "attached to nothing"
         found.append(("floating IP", floating_ip["name"], f"{floating_ip['ip']}, {where}"))
     return found
+
+
+def machine_of(management: Management, instance: str) -> str:
+    """The name of the OxideMachine of an instance with this id."""
+    listed = management.client.get(f"{_INFRASTRUCTURE}/namespaces/{NAMESPACE}/oxidemachines")["items"]
+    (name,) = (each["metadata"]["name"] for each in listed if each["spec"].get("providerID") == f"oxide://{instance}")
+    return str(name)
 
 
 def infrastructure_stands(found: Sequence[Row]) -> bool:

@@ -42,7 +42,8 @@ def show(management: Management, rack: DemoRack, named: NamedControlPlane, envir
             workload = Workload(kubectl, named.directory)
             _show_nodes(management, rack, workload)
             address = _show_service(workload, rack.machines.manager)
-            print(closing.with_machines(named, rack, workload.kubeconfig, address, _holder(rack, address)))
+            holder = closing.Holder(address, *_holder(management, rack, address))
+            print(closing.with_machines(named, rack, workload.kubeconfig, holder))
     except TooLateError as error:
         print(closing.too_late(named, str(error)))
         return 1
@@ -95,8 +96,8 @@ def _are_running(workload: Workload) -> bool:
     return bool(pods) and all(is_ready(pod) for pod in pods)
 
 
-def _holder(rack: DemoRack, address: str) -> str:
-    """The name of the instance that has an address."""
-    names = {each["id"]: each["name"] for each in rack.list("instances")}
+def _holder(management: Management, rack: DemoRack, address: str) -> tuple[str, str]:
+    """The names of the instance that has an address, and of its OxideMachine."""
     (holder,) = (each["instance_id"] for each in rack.list("floating-ips") if each["ip"] == address)
-    return str(names.get(holder, holder))
+    (instance,) = (each["name"] for each in rack.list("instances") if each["id"] == holder)
+    return instance, cluster.machine_of(management, holder)
