@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from hack.controlplane.errors import ControlPlaneError
+from hack.controlplane.paths import REPOSITORY
 from hack.controlplane.plane import KUBECTL_SECONDS, CommandError
 from hack.controlplane.progress import PlainReporter
 from hack.controlplane.state import NamedControlPlane
@@ -268,3 +270,17 @@ def test_leaving_a_cluster_that_is_gone(capsys: pytest.CaptureFixture[str]) -> N
     departure.leave(left, has_provider=True)
 
     assert "does not answer any more" in capsys.readouterr().out
+
+
+def test_the_cluster_of_kind() -> None:
+    """The page is about the cluster that the configuration names, whose networks are apart from the template's."""
+    configuration = yaml.safe_load((REPOSITORY / "config" / "kind" / "kind.yaml").read_text())
+    page = (REPOSITORY / "docs" / "how-to" / "use-another-management-cluster.md").read_text()
+    template = cluster.TEMPLATE.read_text()
+
+    assert configuration["kind"] == "Cluster"
+    assert f"kind delete cluster --name {configuration['name']}\n" in page
+    assert f"kind get kubeconfig --name {configuration['name']} " in page
+    networks = {configuration["networking"][name] for name in ("podSubnet", "serviceSubnet")}
+    assert len(networks) == 2
+    assert not any(network in template for network in networks)
