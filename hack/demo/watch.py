@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -10,6 +11,7 @@ import rich.console
 import rich.live
 import rich.table
 
+from hack.controlplane.errors import ControlPlaneError
 from hack.demo.cluster import Row
 
 __all__ = ["until", "watch"]
@@ -31,9 +33,12 @@ def watch(look: Callable[[], list[Row]], is_done: Callable[[Sequence[Row]], bool
     deadline = time.monotonic() + within_seconds
     console = rich.console.Console()
     shown: set[Row] = set()
+    rows: list[Row] = []
     with rich.live.Live(console=console, refresh_per_second=4) if console.is_terminal else _NoLive() as live:
         while True:
-            rows = look()
+            # Who does not answer in time, on a computer that is starting machines, answers the next time.
+            with contextlib.suppress(ControlPlaneError, OSError):
+                rows = look()
             if isinstance(live, rich.live.Live):
                 live.update(_table(rows))
             for row in rows if not console.is_terminal else ():
@@ -48,13 +53,23 @@ def watch(look: Callable[[], list[Row]], is_done: Callable[[Sequence[Row]], bool
 
 
 def until(is_done: Callable[[], bool], *, within_seconds: float) -> bool:
-    """Wait for a state; whether it came within the bound."""
+    """Wait for a state.
+
+    Args:
+        is_done: whether it is there.
+        within_seconds: the bound.
+
+    Returns:
+        Whether it came.
+    """
     deadline = time.monotonic() + within_seconds
-    while not is_done():
-        if time.monotonic() > deadline:
-            return False
+    while time.monotonic() < deadline:
+        # As above.
+        with contextlib.suppress(ControlPlaneError, OSError):
+            if is_done():
+                return True
         time.sleep(LOOK_SECONDS)
-    return True
+    return False
 
 
 class _NoLive:

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ __all__ = [
     "SERVICE_PORT",
     "Workload",
     "address_of",
+    "deployment",
     "fetch",
     "is_initialized",
     "is_ready",
@@ -129,7 +129,7 @@ class Workload:
         Raises:
             CommandError: it was refused.
         """
-        self.kubectl("apply", "-f", "-", stdin=json.dumps(_deployment(image)))
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(deployment(image)))
         self.kubectl(
             *("expose", "deployment", SERVICE, "--type", "LoadBalancer"),
             *("--port", str(SERVICE_PORT), "--target-port", str(POD_PORT)),
@@ -151,7 +151,7 @@ def fetch(address: str) -> str | None:
     try:
         with opener.open(f"http://{address}:{SERVICE_PORT}/", timeout=_FETCH_SECONDS) as answer:
             return str(answer.read().decode())
-    except (urllib.error.URLError, OSError):
+    except OSError:
         return None
 
 
@@ -189,7 +189,12 @@ def address_of(service: Mapping[str, Any]) -> str | None:
     return next((str(each["ip"]) for each in ingress if each.get("ipMode") == "Proxy"), None)
 
 
-def _deployment(image: str) -> dict[str, Any]:
+def deployment(image: str) -> dict[str, Any]:
+    """Two Pods that tell who answers.
+
+    Args:
+        image: one with Python.
+    """
     labels = {"app": SERVICE}
     node = {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     container = {

@@ -20,6 +20,7 @@ from hack.controlplane.state import NamedControlPlane
 from hack.demo import cluster, departure, machines, memory, rack, workload
 from hack.demo.machines import Machines, NoMachinesError
 from hack.demo.management import chosen_kubeconfig
+from hack.demo.watch import until, watch
 from hack.nodeimage.register import RegisteredImage
 
 IMAGE = RegisteredImage(
@@ -284,3 +285,28 @@ def test_the_cluster_of_kind() -> None:
     networks = {configuration["networking"][name] for name in ("podSubnet", "serviceSubnet")}
     assert len(networks) == 2
     assert not any(network in template for network in networks)
+
+
+def test_a_look_that_fails_is_repeated() -> None:
+    """Who does not answer once has not ended the demo; what never comes ends the wait."""
+    failures = [CommandError("no answer"), OSError("timed out")]
+
+    def look() -> list[cluster.Row]:
+        """Look once."""
+        if failures:
+            raise failures.pop()
+        return [("Node", "node-0", "Ready")]
+
+    assert watch(look, bool, within_seconds=60)
+    assert not watch(list, bool, within_seconds=0)
+    assert not until(lambda: False, within_seconds=0)
+
+
+def test_the_server_of_the_demo_says_where_it_is() -> None:
+    """What runs in the Pods is a whole Python program that tells Pod and Node."""
+    (container,) = workload.deployment("manager:dev-1")["spec"]["template"]["spec"]["containers"]
+    program, option, source = container["command"]
+
+    assert (program, option) == ("python3", "-c")
+    assert "Hello from Pod" in source
+    compile(source, "server", "exec")
