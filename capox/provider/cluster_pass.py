@@ -218,7 +218,13 @@ class ClusterPass:
                 self.facts.trouble = Trouble(step.reason, step.message)
                 self._deps.recorder.warning(self.cluster, step.reason, step.message)
                 return
-            if not await self._apply(project, rack, endpoint, step):
+            try:
+                goes_on = await self._apply(project, rack, endpoint, step)
+            except oxide.OxideError:
+                # Whatever the answer was or was not, the act may have been done, and what was seen before it is old.
+                rack.acted()
+                raise
+            if not goes_on:
                 return
 
     async def _converge_beside(self, project: Project) -> None:
@@ -284,6 +290,8 @@ class ClusterPass:
                 rack.attached(candidate.instance_id)
                 self._say("FloatingIPAttached", f"Attached {floating_ip.ip} to {candidate.name}")
             case plan.Detach(floating_ip, candidate):
+                if candidate is not None:
+                    rack.moves(floating_ip.id)
                 await project.client.floating_ip_detach(floating_ip.id)
                 rack.acted()
                 whereto = f" to move it to {candidate.name}" if candidate is not None else ""

@@ -42,6 +42,7 @@ class EndpointMemory:
 
     Attributes:
         last_act: Right after the last act; readings from before say nothing about it.
+        moving: The floating IP that was to be detached just now, to be attached elsewhere at once.
         moved_at: On the clock, when the endpoint was last attached.
         unanswered_at: On the clock, when a request to make the floating IP may have been sent whose outcome is not
             known: given up by this process, or by one before it.
@@ -52,6 +53,7 @@ class EndpointMemory:
     """
 
     last_act: Moment | None = None
+    moving: UUID | None = None
     moved_at: float | None = None
     unanswered_at: float | None = None
     proving: UUID | None = None
@@ -90,10 +92,18 @@ class ClusterRack:
         is_settled = self._cluster.status.initialization.provisioned and not self._cluster.metadata.is_being_deleted
         age_seconds = REST_SECONDS if is_settled else TRANSITION_SECONDS
         inventory, last = self._project.inventory, self._memory.last_act
+        moving, self._memory.moving = self._memory.moving, None
+        if moving is not None:
+            # Nobody reaches the cluster until the address is attached again, so nothing is waited for but the address
+            # itself. Who could carry it is known: the lists are those by which it was decided to move it.
+            age_seconds, last = REST_SECONDS, None
         floating_ips = await inventory.floating_ips.recent(age_seconds, after=last)
         instances = await inventory.instances.recent(age_seconds, after=last)
         namesake = floating_ips.by_name(endpoint.floating_ip_name)
-        if endpoint.brought is not None:
+        floating_ip: ObservedFloatingIp | None
+        if moving is not None:
+            floating_ip = ObservedFloatingIp.of(await self._project.client.floating_ip_view(moving))
+        elif endpoint.brought is not None:
             floating_ip = _by_name_or_id(floating_ips, endpoint.brought)
         elif endpoint.address is not None:
             floating_ip = floating_ips.by_address(endpoint.address)
@@ -110,6 +120,10 @@ class ClusterRack:
     def acted(self) -> None:
         """Remember that something was done just now."""
         self._memory.last_act = self._project.inventory.now()
+
+    def moves(self, floating_ip_id: UUID) -> None:
+        """Remember that the endpoint is about to be nobody's, so that it is looked at by itself next."""
+        self._memory.moving = floating_ip_id
 
     def attached(self, instance_id: UUID) -> None:
         """Remember who has got the endpoint, and that it has to prove itself."""

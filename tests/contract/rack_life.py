@@ -136,6 +136,11 @@ async def _account(life: Life) -> None:
     await life.do("current_user_ssh_key_view", ssh_key="laptop")
     await life.do("current_user_ssh_key_list")
     await life.do("current_user_ssh_key_delete", ssh_key="old")
+    # Of a user who is there no longer than this.
+    leaving = life.rack.add_user("leaving", life.rack.silo, "viewer")
+    (token,) = (await life.do("current_user_access_token_list", user="leaving"))["items"]
+    await life.do("current_user_access_token_delete", token_id=token["id"], user="leaving")
+    life.rack.state.users.delete(leaving)
     await life.do("project_create", named("life"))
     await life.do("project_update", {"description": "changed"}, project="life")
     await life.do("project_view", project="life")

@@ -14,6 +14,7 @@ from hack.nodeimage.last_layer import refreshed
 from hack.nodeimage.register import RegisteredImage
 from tests.e2e import small_image
 from tests.e2e.lab import Lab
+from tests.e2e.situations import VARIABLE, Situations
 
 # Whoever asks for one of these boots node images, which takes long to make and minutes to use.
 _OF_NODE_IMAGES = frozenset({"images", "machines"})
@@ -38,7 +39,7 @@ def docker_host() -> str:
 
 @pytest.fixture(scope="session")
 def node_images(docker_host: str) -> list[RegisteredImage]:
-    """The node images that were made, with capox as it is in this tree.
+    """The node images that were made, the earlier version first, with capox as it is in this tree.
 
     They themselves are not made here, because that takes long and shows how far it is.
     """
@@ -55,6 +56,12 @@ def image(docker_host: str) -> str:
     if missing:
         pytest.skip(f"the small guest image is made of this computer's {', '.join(missing)}, which is not installed")
     return small_image.make(docker_host)
+
+
+@pytest.fixture
+def situations(tmp_path: Path) -> Situations:
+    """Where what users see is kept: in the folder that `make e2e-full SITUATIONS=folder` names, else nowhere."""
+    return Situations(Path(os.environ.get(VARIABLE) or tmp_path / "situations"))
 
 
 @pytest.fixture

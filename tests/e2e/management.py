@@ -7,9 +7,11 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from hack.controlplane import components
 from hack.controlplane.binaries import resolve
@@ -52,9 +54,27 @@ class Machines:
         self._directory = directory
 
     def make_cluster(
-        self, name: str, image: RegisteredImage, *, template: str, control_planes: int, workers: int, **variables: str
+        self,
+        name: str,
+        image: RegisteredImage,
+        *,
+        template: str,
+        control_planes: int,
+        workers: int,
+        amend: Callable[[dict[str, Any]], None] | None = None,
+        **variables: str,
     ) -> None:
-        """Apply a template, as its users do, for small machines."""
+        """Apply a template, as its users do, for small machines.
+
+        Args:
+            name: of the cluster.
+            image: what the machines boot.
+            template: the file.
+            control_planes: how many of them.
+            workers: how many of them.
+            amend: changes an object of what came out, as a user does who edits it before applying it.
+            **variables: further ones of the template.
+        """
         small = {
             "OXIDE_PROJECT": "demo",
             "OXIDE_IMAGE_ID": image.id,
@@ -68,6 +88,11 @@ class Machines:
             *("--worker-machine-count", str(workers)),
             variables=small | variables,
         )
+        if amend is not None:
+            documents = list(yaml.safe_load_all(manifest))
+            for document in documents:
+                amend(document)
+            manifest = yaml.safe_dump_all(documents)
         self.stage.plane.kubectl("apply", "-f", "-", stdin=manifest)
 
     def add_credentials(self, token: str) -> None:
@@ -78,15 +103,20 @@ class Machines:
 
     def objects(self, cluster: str, path: str) -> list[dict[str, Any]]:
         """The items of a list of a workload cluster's API, by its path; none as long as nobody answers."""
+        # The path itself: to find it by a kind's name, kubectl would ask for all kinds first.
+        said = self.ask_cluster(cluster, "get", "--raw", path)
+        return list(json.loads(said)["items"]) if said is not None else []
+
+    def ask_cluster(self, cluster: str, *words: str) -> str | None:
+        """What kubectl says of a workload cluster to its administrator; None as long as nobody answers."""
         kubeconfig = self.kubeconfig(cluster)
         if kubeconfig is None:
-            return []
+            return None
         try:
-            # The path itself: to find it by a kind's name, kubectl would ask for all kinds first.
-            done = self._run(kubeconfig, "get", "--raw", path, "--request-timeout=10s")
+            done = self._run(kubeconfig, *words, "--request-timeout=10s")
         except subprocess.TimeoutExpired:
-            return []
-        return list(json.loads(done.stdout)["items"]) if done.returncode == 0 else []
+            return None
+        return done.stdout if done.returncode == 0 else None
 
     def command(self, cluster: str, *words: str, stdin: str | None = None) -> str:
         """Run kubectl in a workload cluster that answers, as its users do."""
@@ -160,26 +190,29 @@ def _silos(images: list[RegisteredImage]) -> list[dict[str, Any]]:
         silo
         | {
             "images": [image.rack_entry() for image in images],
-            "users": [*silo["users"], {"name": "cluster", "tokens": tokens}],
-            "projects": [{"name": "demo", "roles": {"cluster": "limited_collaborator"}}],
+            # On the silo, whose images it boots; a role on the project alone does not let it see them.
+            "users": [*silo["users"], {"name": "cluster", "role": "limited_collaborator", "tokens": tokens}],
         }
     ]
 
 
 @contextlib.contextmanager
-def open_machines(directory: Path, docker_host: str, images: list[RegisteredImage]) -> Iterator[Machines]:
+def open_machines(
+    directory: Path, docker_host: str, images: list[RegisteredImage], **changes: Any
+) -> Iterator[Machines]:
     """A management cluster, a provider, and a rack that offers these images.
 
     Args:
         directory: for logs.
         docker_host: the engine that has the images.
         images: node images.
+        **changes: of the rack's configuration.
     """
     found = resolve(os.environ)
     plane_directory = directory / "controlplane"
     plane_directory.mkdir()
     plane = ManagementCluster(found, components.ensure(os.environ, found, None), directory=plane_directory)
-    with plane, Lab(directory, docker_host, images[0].reference, silos=_silos(images)) as lab:
+    with plane, Lab(directory, docker_host, images[0].reference, silos=_silos(images), **changes) as lab:
         plane.kubectl("apply", "--server-side", "-k", str(_CRDS))
         files = [word for path in _CRDS.glob("oxide*.yaml") for word in ("-f", str(path))]
         plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)

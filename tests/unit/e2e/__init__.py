@@ -1,0 +1,1 @@
+"""What judges the stories of machines that boot."""
