@@ -18,7 +18,7 @@ from hack.demo.rack import RACK_NAME
 from hack.nodeimage.register import RegisteredImage
 from tests.e2e.lab import host_routes, host_setting
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.full, pytest.mark.timeout(2400)]
 
 COMMAND_SECONDS = 1800
 SETTINGS = ("fs.inotify.max_user_instances", "net.netfilter.nf_conntrack_max", "vm.overcommit_memory", "kernel.panic")
