@@ -31,6 +31,8 @@ SITUATIONS ?=
 # Without a configuration the rack is furnished by itself: a silo, a user, a project, pools, sleds, an image.
 RACK_CONFIG ?=
 RACK_LISTEN ?= 127.0.0.1:12220
+# What runs in the instances of the demo's rack: docker, none, or auto, which is docker where it can be used.
+GUESTS ?= auto
 # Set by .ci/run: a file that takes one line "seconds TAB result TAB stage" a stage.
 STAGE_TIMES ?= /dev/null
 
@@ -90,8 +92,8 @@ help: ## Show this list
 	  /^[a-zA-Z0-9_-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(STAMP) ## Bring up a real control plane and a simulated rack and show them at work
-	@$(BIN)/python -m hack.demo up
+demo: $(STAMP) ## A real control plane, a simulated rack, and a cluster on them whose Nodes get Ready (GUESTS=none: no machines; KUBECONFIG=...)
+	@$(BIN)/python -m hack.demo up --guests $(GUESTS)
 
 .PHONY: demo-down
 demo-down: $(STAMP) ## Stop what make demo has left running, and leave nothing

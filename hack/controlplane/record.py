@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from hack.controlplane import state
+from hack.controlplane.binaries import Binaries
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.plane import ControlPlane
 from hack.controlplane.programs import CAPI_CORE, CLUSTERCTL, KUBE_APISERVER, KUBECTL
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
-__all__ = ["command_line", "record_of", "write_commands"]
+__all__ = ["command_line", "record_of", "write_commands", "write_commands_of"]
 
 
 def command_line() -> str:
@@ -35,11 +36,21 @@ def record_of(plane: ControlPlane) -> state.Record:
 
 def write_commands(named: state.NamedControlPlane, plane: ControlPlane) -> None:
     """Put kubectl and a clusterctl that knows the local repository into a directory for PATH."""
+    configuration = plane.clusterctl_configuration if isinstance(plane, ManagementCluster) else None
+    write_commands_of(named, plane.binaries, configuration)
+
+
+def write_commands_of(named: state.NamedControlPlane, binaries: Binaries, configuration: Path | None) -> None:
+    """Put kubectl and clusterctl into a directory for PATH.
+
+    Args:
+        named: whose directory.
+        binaries: with both programs.
+        configuration: of clusterctl; None: the one that it finds by itself.
+    """
     named.commands.mkdir(exist_ok=True)
-    (named.commands / "kubectl").symlink_to(plane.binaries.path(KUBECTL))
-    options = (
-        f" --config {shlex.quote(str(plane.clusterctl_configuration))}" if isinstance(plane, ManagementCluster) else ""
-    )
-    script = f'#!/bin/sh\nexec {shlex.quote(str(plane.binaries.path(CLUSTERCTL)))}{options} "$@"\n'
+    (named.commands / "kubectl").symlink_to(binaries.path(KUBECTL))
+    options = f" --config {shlex.quote(str(configuration))}" if configuration is not None else ""
+    script = f'#!/bin/sh\nexec {shlex.quote(str(binaries.path(CLUSTERCTL)))}{options} "$@"\n'
     (named.commands / "clusterctl").write_text(script)
     (named.commands / "clusterctl").chmod(0o755)

@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from hack.controlplane.capi import ManagementCluster
-from hack.demo.rack import IMAGE_ID, PROJECT, DemoRack
+from hack.controlplane.programs import KUBE_APISERVER
+from hack.demo.management import Management
+from hack.demo.rack import PROJECT, DemoRack
 
-__all__ = ["CLUSTER_NAME", "NAMESPACE", "apply_cluster", "is_there", "rows"]
+__all__ = ["CLUSTER_NAME", "NAMESPACE", "NODES", "Row", "apply_cluster", "infrastructure_stands", "machine_of", "rows"]
 
 NAMESPACE: Final = "demo"
 CLUSTER_NAME: Final = "demo"
 TEMPLATE: Final = Path(__file__).resolve().parents[2] / "config" / "templates" / "cluster-template.yaml"
+CONTROL_PLANES: Final = 1
+WORKERS: Final = 2
+NODES: Final = CONTROL_PLANES + WORKERS
+IMAGE_ID: Final = "6f3f8a0e-5a86-4f0c-9d9e-1a0e7ac3f0d1"
+"""Of the image in rack.yaml, which stands for what nobody boots."""
 
 _INFRASTRUCTURE: Final = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1"
 _CORE: Final = "/apis/cluster.x-k8s.io/v1beta2"
+_SMALL: Final = {"NCPUS": "2", "MEMORY": "3Gi", "DISK_SIZE": "10Gi"}
+"""For machines that share one computer."""
+
+Row = tuple[str, str, str]
+"""Kind, name, and how it is."""
 
 
-def apply_cluster(plane: ManagementCluster, rack: DemoRack, kubernetes_version: str) -> None:
+def apply_cluster(management: Management, rack: DemoRack) -> None:
     """Make the namespace, the credentials, and the cluster of the template."""
     credentials = f"""apiVersion: v1
 kind: Namespace
@@ -39,37 +51,30 @@ data:
   oxide-token: {_encode(rack.token)}
 """
     # By standard input: an argument could be read by every user of the computer.
-    plane.kubectl("apply", "-f", "-", stdin=credentials)
-    manifest = plane.clusterctl(
-        "generate",
-        "cluster",
-        CLUSTER_NAME,
-        "--from",
-        os.fspath(TEMPLATE),
-        "--target-namespace",
-        NAMESPACE,
-        "--kubernetes-version",
-        kubernetes_version,
-        "--control-plane-machine-count",
-        "1",
-        "--worker-machine-count",
-        "2",
-        variables={"OXIDE_PROJECT": PROJECT, "OXIDE_IMAGE_ID": IMAGE_ID},
+    management.kubectl("apply", "-f", "-", stdin=credentials)
+    image = rack.image
+    variables = {"OXIDE_PROJECT": PROJECT, "OXIDE_IMAGE_ID": image.id if image is not None else IMAGE_ID}
+    if image is not None:
+        variables |= {f"{role}_{name}": _SMALL[name] for role in ("CONTROL_PLANE", "WORKER") for name in _SMALL}
+    manifest = management.clusterctl(
+        *("generate", "cluster", CLUSTER_NAME, "--from", os.fspath(TEMPLATE), "--target-namespace", NAMESPACE),
+        *("--kubernetes-version", image.kubernetes if image is not None else KUBE_APISERVER.version),
+        *("--control-plane-machine-count", str(CONTROL_PLANES), "--worker-machine-count", str(WORKERS)),
+        variables=variables,
     )
-    plane.kubectl("apply", "-f", "-", stdin=manifest)
+    management.kubectl("apply", "-f", "-", stdin=manifest)
 
 
-def rows(plane: ManagementCluster, rack: DemoRack) -> list[tuple[str, str, str]]:
-    """What there is now: kind, name, and how it is, first in Cluster API, then on the rack."""
-    client = plane.client
-    found: list[tuple[str, str, str]] = []
+def rows(management: Management, rack: DemoRack) -> list[Row]:
+    """What there is now, first in Cluster API, then on the rack."""
+    found: list[Row] = []
     for kind, path in (
         ("Cluster", f"{_CORE}/namespaces/{NAMESPACE}/clusters"),
         ("OxideCluster", f"{_INFRASTRUCTURE}/namespaces/{NAMESPACE}/oxideclusters"),
         ("Machine", f"{_CORE}/namespaces/{NAMESPACE}/machines"),
         ("OxideMachine", f"{_INFRASTRUCTURE}/namespaces/{NAMESPACE}/oxidemachines"),
     ):
-        found += [(kind, item["metadata"]["name"], _state(item)) for item in client.get(path)["items"]]
+        found += [(kind, item["metadata"]["name"], _state(item)) for item in management.client.get(path)["items"]]
     names = {}
     for instance in rack.list("instances"):
         names[instance["id"]] = instance["name"]
@@ -81,7 +86,14 @@ def rows(plane: ManagementCluster, rack: DemoRack) -> list[tuple[str, str, str]]
     return found
 
 
-def is_there(found: list[tuple[str, str, str]]) -> bool:
+def machine_of(management: Management, instance: str) -> str:
+    """The name of the OxideMachine of an instance with this id."""
+    listed = management.client.get(f"{_INFRASTRUCTURE}/namespaces/{NAMESPACE}/oxidemachines")["items"]
+    (name,) = (each["metadata"]["name"] for each in listed if each["spec"].get("providerID") == f"oxide://{instance}")
+    return str(name)
+
+
+def infrastructure_stands(found: Sequence[Row]) -> bool:
     """Whether the cluster's infrastructure stands: an instance runs and carries the endpoint."""
     is_running = any(kind == "instance" and state == "running" for kind, _, state in found)
     is_held = any(kind == "floating IP" and ", on " in state for kind, _, state in found)

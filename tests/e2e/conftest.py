@@ -17,7 +17,7 @@ from tests.e2e.lab import Lab
 from tests.e2e.situations import VARIABLE, Situations
 
 # Whoever asks for one of these boots node images, which takes long to make and minutes to use.
-_OF_NODE_IMAGES = frozenset({"images", "machines"})
+_OF_NODE_IMAGES = frozenset({"images", "machines", "node_images"})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,1 @@
+"""The ports of clusters in a VPC's firewall, for whoever keeps its rules by hand."""
