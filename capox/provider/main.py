@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import random
 import sys
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from capox.kube.probe import probe
 from capox.kube.remote import RemoteClient
 from capox.kube.watch import Dispatcher, Watch, WatchEvent
 from capox.kube.workqueue import Request, Result, Workqueue
-from capox.oxide.clock import LoopClock
+from capox.oxide.clock import LoopClock, utc_now
 from capox.oxide.errors import OxideError
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider import ccm_addon, cluster, machine, template
@@ -94,7 +93,7 @@ async def run(settings: ProviderSettings) -> None:
             kube,
             component="capox-provider",
             instance=settings.identity,
-            now=_now,
+            now=utc_now,
             randomness=randomness,
             metrics=metrics.EventMetrics(registry),
         )
@@ -137,7 +136,7 @@ class _Replica:
             kube=self._kube,
             racks=racks,
             clock=LoopClock(),
-            now=_now,
+            now=utc_now,
             randomness=self._randomness,
             recorder=recorder,
             probe=probe,
@@ -214,7 +213,7 @@ class _Replica:
             [Request(settings.lease_namespace, name) for name in LEASES],
             identity=f"{settings.identity}_{self._randomness.getrandbits(64):016x}",
             on_lost=lambda: None,
-            now=_now,
+            now=utc_now,
             randomness=self._randomness,
             metrics=metrics.LeaseMetrics(self._registry),
         )
@@ -261,10 +260,6 @@ class _Replica:
             randomness=self._randomness,
             metrics=watch_metrics,
         )
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 if __name__ == "__main__":
