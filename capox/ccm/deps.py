@@ -6,28 +6,15 @@ import dataclasses
 import datetime
 import random
 from collections.abc import Callable
-from typing import Protocol
 
 from capox.ccm.cache import Cache
 from capox.ccm.rack import Rack
 from capox.kube.client import KubeAPI
 from capox.kube.core_objects import Node, Pod, Service
-from capox.kube.objects import Resource
+from capox.kube.events import Recorder
 from capox.oxide.clock import Clock
 
-__all__ = ["Deps", "Recorder"]
-
-
-class Recorder(Protocol):
-    """Tells people what happened, by Events on an object."""
-
-    def normal(self, resource: Resource, reason: str, message: str) -> None:
-        """Something happened as it should."""
-        ...
-
-    def warning(self, resource: Resource, reason: str, message: str) -> None:
-        """Something needs a person, or more time than it should."""
-        ...
+__all__ = ["Deps"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

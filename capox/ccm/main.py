@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import functools
 import random
 import sys
@@ -39,7 +38,7 @@ from capox.kube.manager import Manager, WatchesLostError, background, stop_on_si
 from capox.kube.remote import WHOLE, RemoteClient
 from capox.kube.watch import Dispatcher
 from capox.kube.workqueue import Request
-from capox.oxide.clock import LoopClock
+from capox.oxide.clock import LoopClock, utc_now
 from capox.oxide.errors import OxideError
 from capox.oxide.token_bucket import TokenBucket
 
@@ -118,7 +117,7 @@ class _Replica:
             [Request(settings.lease_namespace, settings.lease_name)],
             identity=f"{settings.identity}_{randomness.getrandbits(64):016x}",
             on_lost=lambda: None,
-            now=_now,
+            now=utc_now,
             randomness=randomness,
             metrics=metrics.LeaseMetrics(self._registry),
             times=LeaseTimes(settings.lease_seconds, settings.renew_deadline_seconds, settings.retry_seconds),
@@ -198,7 +197,7 @@ class _Replica:
             self._kube,
             component=component,
             instance=self._settings.identity,
-            now=_now,
+            now=utc_now,
             randomness=self._randomness,
             metrics=self._event_metrics,
         )
@@ -211,7 +210,7 @@ class _Replica:
             services=self._caches.services,
             pods=self._caches.pods,
             clock=LoopClock(),
-            now=_now,
+            now=utc_now,
             randomness=self._randomness,
             recorder=recorder,
             is_leading=self._is_leading,
@@ -318,10 +317,6 @@ class _Replica:
 
     def _watches_check(self) -> str | None:
         return None if self._manager is None else serving.manager_readiness(self._manager)()
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import dataclasses
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import structlog
 
@@ -27,7 +27,7 @@ from capox.kube.kind import Kind
 from capox.kube.metrics import EventMetrics
 from capox.kube.objects import Resource
 
-__all__ = ["EVENTS", "Event", "EventRecorder"]
+__all__ = ["EVENTS", "Event", "EventRecorder", "Recorder"]
 
 NOTE_BYTES_MAX: Final = 1024
 """The longest message of an Event, in UTF-8."""
@@ -65,6 +65,18 @@ class Event(Resource):
 
 
 EVENTS: Final = Kind(Event, "events.k8s.io", "v1", "events")
+
+
+class Recorder(Protocol):
+    """Tells people what happened, by Events on an object."""
+
+    def normal(self, resource: Resource, reason: str, message: str) -> None:
+        """Something happened as it should."""
+        ...
+
+    def warning(self, resource: Resource, reason: str, message: str) -> None:
+        """Something needs a person, or more time than it should."""
+        ...
 
 
 @dataclasses.dataclass(slots=True)

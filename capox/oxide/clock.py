@@ -1,8 +1,9 @@
-"""The time that this room goes by, handed in so that tests and simulations can play it."""
+"""The time that everything goes by, handed in so that tests and simulations can play it."""
 
 from __future__ import annotations
 
 import asyncio
+import datetime
 from typing import Protocol
 
 
@@ -31,3 +32,8 @@ class LoopClock:
     async def sleep(self, seconds: float) -> None:
         """Sleep in the loop."""
         await asyncio.sleep(seconds)
+
+
+def utc_now() -> datetime.datetime:
+    """Give the wall clock's time, for what is stored and what people read; it may jump, so no wait goes by it."""
+    return datetime.datetime.now(datetime.UTC)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import random
 import ssl
 import sys
@@ -32,7 +31,7 @@ from capox.kube.probe import probe
 from capox.kube.remote import RemoteClient
 from capox.kube.watch import Dispatcher, Watch, WatchEvent
 from capox.kube.workqueue import Request, Result, Workqueue
-from capox.oxide.clock import LoopClock
+from capox.oxide.clock import LoopClock, utc_now
 from capox.oxide.errors import OxideError
 from capox.oxide.token_bucket import TokenBuckets
 from capox.provider import ccm_addon, cluster, machine, template
@@ -97,7 +96,7 @@ async def run(settings: ProviderSettings) -> None:
             kube,
             component="capox-provider",
             instance=settings.identity,
-            now=_now,
+            now=utc_now,
             randomness=randomness,
             metrics=metrics.EventMetrics(registry),
         )
@@ -140,7 +139,7 @@ class _Replica:
             kube=self._kube,
             racks=racks,
             clock=LoopClock(),
-            now=_now,
+            now=utc_now,
             randomness=self._randomness,
             recorder=recorder,
             probe=probe,
@@ -222,7 +221,7 @@ class _Replica:
             [Request(settings.lease_namespace, name) for name in LEASES],
             identity=f"{settings.identity}_{self._randomness.getrandbits(64):016x}",
             on_lost=lambda: None,
-            now=_now,
+            now=utc_now,
             randomness=self._randomness,
             metrics=metrics.LeaseMetrics(self._registry),
         )
@@ -269,10 +268,6 @@ class _Replica:
             randomness=self._randomness,
             metrics=watch_metrics,
         )
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 if __name__ == "__main__":

@@ -124,38 +124,23 @@ _CLUSTER_API_VERSION_PACKAGES: Final = ("sigs.k8s.io/cluster-api/version",)
 
 
 def _kubernetes(name: str, cpu_seconds: int, size_mb: int) -> Program:
-    return Program(
-        name=name,
-        tools="kubernetes",
-        package=f"k8s.io/kubernetes/cmd/{name}",
-        module="k8s.io/kubernetes",
-        version_packages=_KUBERNETES_VERSION_PACKAGES,
-        cpu_seconds=cpu_seconds,
-        size_mb=size_mb,
-    )
+    module = "k8s.io/kubernetes"
+    versions = _KUBERNETES_VERSION_PACKAGES
+    return Program(name, "kubernetes", f"{module}/cmd/{name}", module, versions, cpu_seconds, size_mb)
 
 
 def _cluster_api(name: str, package: str, cpu_seconds: int, size_mb: int) -> Program:
-    return Program(
-        name=name,
-        tools="cluster-api",
-        package=f"sigs.k8s.io/cluster-api/{package}",
-        module="sigs.k8s.io/cluster-api",
-        version_packages=_CLUSTER_API_VERSION_PACKAGES,
-        cpu_seconds=cpu_seconds,
-        size_mb=size_mb,
-    )
+    module = "sigs.k8s.io/cluster-api"
+    versions = _CLUSTER_API_VERSION_PACKAGES
+    return Program(name, "cluster-api", f"{module}/{package}", module, versions, cpu_seconds, size_mb)
 
 
-ETCD: Final = Program(
-    name="etcd",
-    tools="etcd",
-    package="go.etcd.io/etcd/server/v3",
-    module="go.etcd.io/etcd/server/v3",
-    version_packages=(),
-    cpu_seconds=79,
-    size_mb=27,
-)
+def _other(name: str, tools: str, module: str, cpu_seconds: int, size_mb: int, *, command: str = "") -> Program:
+    """A program whose main package is its module's root, or is named by a path below it."""
+    return Program(name, tools, module + command, module, (), cpu_seconds, size_mb)
+
+
+ETCD: Final = _other("etcd", "etcd", "go.etcd.io/etcd/server/v3", 79, 27)
 KUBE_APISERVER: Final = _kubernetes("kube-apiserver", 650, 105)
 KUBE_CONTROLLER_MANAGER: Final = _kubernetes("kube-controller-manager", 160, 96)
 KUBECTL: Final = _kubernetes("kubectl", 60, 60)
@@ -167,33 +152,14 @@ CAPI_CORE: Final = _cluster_api("capi-core", "core", 315, 63)
 CAPI_KUBEADM_BOOTSTRAP: Final = _cluster_api("capi-kubeadm-bootstrap", "bootstrap/kubeadm", 14, 58)
 CAPI_KUBEADM_CONTROL_PLANE: Final = _cluster_api("capi-kubeadm-control-plane", "controlplane/kubeadm", 23, 64)
 CLUSTERCTL: Final = _cluster_api("clusterctl", "cmd/clusterctl", 26, 35)
-CAPD: Final = Program(
-    name="capd",
-    tools="cluster-api-test",
-    package="sigs.k8s.io/cluster-api/test/infrastructure/docker",
-    module="sigs.k8s.io/cluster-api/test",
+CAPD: Final = dataclasses.replace(
+    _other("capd", "cluster-api-test", "sigs.k8s.io/cluster-api/test", 129, 60, command="/infrastructure/docker"),
     version_packages=_CLUSTER_API_VERSION_PACKAGES,
-    cpu_seconds=129,
-    size_mb=60,
 )
 """Cluster API's provider for development. Not in `PROGRAMS`: only `make bench` needs it, for its in-memory backend."""
-COREDNS: Final = Program(
-    name="coredns",
-    tools="coredns",
-    package="github.com/coredns/coredns",
-    module="github.com/coredns/coredns",
-    version_packages=(),
-    cpu_seconds=300,
-    size_mb=60,
-)
-FLANNELD: Final = Program(
-    name="flanneld",
-    tools="flannel",
-    package="github.com/flannel-io/flannel",
-    module="github.com/flannel-io/flannel",
-    version_packages=(),
-    cpu_seconds=120,
-    size_mb=40,
+COREDNS: Final = _other("coredns", "coredns", "github.com/coredns/coredns", 300, 60)
+FLANNELD: Final = dataclasses.replace(
+    _other("flanneld", "flannel", "github.com/flannel-io/flannel", 120, 40),
     version_variable="github.com/flannel-io/flannel/pkg/version.Version",
     left_out=(
         # One cloud's backend: its modules are not published. The other wants a C compiler, and vxlan replaced it.
@@ -201,24 +167,9 @@ FLANNELD: Final = Program(
         "github.com/flannel-io/flannel/pkg/backend/udp",
     ),
 )
-PAUSE: Final = Program(
-    name="pause",
-    tools="pause",
-    package="capox.invalid/hack/tools/pause",
-    module="",
-    version_packages=(),
-    cpu_seconds=5,
-    size_mb=2,
-    linked_version="v1.0.0",
-)
-CRICTL: Final = Program(
-    name="crictl",
-    tools="cri-tools",
-    package="sigs.k8s.io/cri-tools/cmd/crictl",
-    module="sigs.k8s.io/cri-tools",
-    version_packages=(),
-    cpu_seconds=60,
-    size_mb=40,
+PAUSE: Final = Program("pause", "pause", "capox.invalid/hack/tools/pause", "", (), 5, 2, linked_version="v1.0.0")
+CRICTL: Final = dataclasses.replace(
+    _other("crictl", "cri-tools", "sigs.k8s.io/cri-tools", 60, 40, command="/cmd/crictl"),
     version_variable="sigs.k8s.io/cri-tools/pkg/version.Version",
 )
 

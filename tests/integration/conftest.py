@@ -25,7 +25,7 @@ from hack.controlplane.binaries import Binaries, resolve
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import RequestError
 from hack.controlplane.plane import ControlPlane
-from tests.integration.waiting import eventually
+from tests.integration.waiting import await_established, eventually
 from tests.unit.api.crd_values import MACHINE_SPEC, thing
 
 if TYPE_CHECKING:
@@ -84,8 +84,7 @@ def own_kinds(control_plane: ManagementCluster) -> ManagementCluster:
     them must not hang on the order of the two.
     """
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
-    files = [argument for path in CRDS.glob("oxide*.yaml") for argument in ("-f", str(path))]
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    await_established(control_plane)
     control_plane.kubectl("apply", "--server-side", "-k", str(ADMISSION))
     for kind in ("OxideMachine", "OxideMachineTemplate"):
         path = f"/apis/{API_VERSION}/namespaces/default/{kind.lower()}s"

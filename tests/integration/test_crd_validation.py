@@ -16,6 +16,7 @@ from capox.api.resource import CUSTOM_RESOURCES
 from capox.api.v1alpha1 import API_VERSION, GROUP, VERSION
 from hack.controlplane.errors import RequestError
 from hack.controlplane.plane import ControlPlane
+from tests.integration.waiting import await_established
 from tests.unit.api import go_provider
 from tests.unit.api.crd_values import (
     CLUSTER_SPEC,
@@ -325,7 +326,7 @@ def test_an_object_older_than_a_limit_can_still_be_changed_and_deleted(plane: Co
     objects = f"/apis/{group}/{VERSION}/namespaces/{NAMESPACE}/{plural}"
     plane.client.apply(crd, lax)
     try:
-        plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{plural}.{group}")
+        await_established(plane)
         old = thing("Ratchet", {**MACHINE_SPEC, "nCPUs": 0, "memory": "1Mi", "imageID": "ubuntu"}, "old")
         old["apiVersion"] = f"{group}/{VERSION}"
         old["metadata"]["finalizers"] = [f"oxidemachine.{GROUP}"]

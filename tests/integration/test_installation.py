@@ -24,7 +24,7 @@ from hack.controlplane.plane import CommandError, ControlPlane
 from hack.controlplane.programs import KUBECTL
 from hack.release.assemble import CONFIG, Release, assemble
 from tests.contract.kustomization import build
-from tests.integration.waiting import eventually
+from tests.integration.waiting import await_established, eventually
 from tests.unit.api.crd_values import MACHINE_SPEC, UUID, changed, thing
 
 ACCOUNT = "system:serviceaccount:capox-system:capox-manager"
@@ -44,7 +44,7 @@ def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """A control plane of which nobody but this module knows, with the provider installed and its policies in force."""
     with ControlPlane(binaries, directory=tmp_path_factory.mktemp("installation")) as own:
         own.kubectl("apply", "-k", str(CONFIG / "default"))
-        own.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        await_established(own)
         # The plugin learns of new policies a moment after they were made.
         own.kubectl("create", "namespace", "try")
         Tenant(own, "try").create(thing("OxideMachineTemplate", MACHINE_SPEC))

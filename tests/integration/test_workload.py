@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from capox.api.v1alpha1 import CREDENTIALS_FINALIZER
+from capox.provider.secret_guard import MOVE_LABEL
 from hack.controlplane.workload import WorkloadCluster
 from tests.integration.manifests import CORE, INFRASTRUCTURE, ClusterManifests, collection
 from tests.integration.waiting import eventually
@@ -102,11 +104,21 @@ def test_machines_find_their_nodes(
     tree = own_kinds.clusterctl("describe", "cluster", "posed", "--namespace", namespace, "--echo")
     assert all(f"─OxideMachine {namespace}/{machine['metadata']['name']} " in tree for machine in machines)
 
+    # The provider labels the Secrets that clusters use, and holds them.
+    guarded = {"labels": {MOVE_LABEL: ""}, "finalizers": [CREDENTIALS_FINALIZER]}
+    for secret, metadata in (("oxide-ccm", guarded), ("of-nobody", {})):
+        document = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret, **metadata}}
+        own_kinds.client.post(f"/api/v1/namespaces/{namespace}/secrets", document)
     moved = tmp_path / "moved"
     moved.mkdir()
     own_kinds.clusterctl("move", "--to-directory", str(moved), "--namespace", namespace)
     kinds = {path.name.split("_")[0] for path in moved.iterdir()}
     assert {"Cluster", "Machine", "OxideCluster", "OxideMachine", "OxideMachineTemplate", "Secret"} <= kinds
+    secrets = " ".join(path.name for path in moved.iterdir() if path.name.startswith("Secret_"))
+    assert "oxide-ccm" in secrets
+    assert "of-nobody" not in secrets
+    path = f"/api/v1/namespaces/{namespace}/secrets/oxide-ccm"
+    own_kinds.client.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
 
 
 def test_the_kubeconfig_secret_works(own_kinds: ManagementCluster, workload: WorkloadCluster, namespace: str) -> None:

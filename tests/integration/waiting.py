@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hack.controlplane.plane import ControlPlane
 
 State = TypeVar("State")
 
@@ -33,3 +35,18 @@ def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: not within {within_seconds:.0f} s; last seen: {seen!r}")
         time.sleep(every_seconds)
+
+
+def await_established(plane: ControlPlane) -> None:
+    """Wait until all kinds that CRDs define are served; `kubectl wait` gives up on one that has no conditions yet."""
+
+    def missing() -> list[str]:
+        found: list[Any] = plane.client.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+        return [each["metadata"]["name"] for each in found if not _is_established(each)]
+
+    eventually("all CRDs are established", lambda: not missing())
+
+
+def _is_established(document: Any) -> bool:
+    conditions = (document.get("status") or {}).get("conditions") or []
+    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)

@@ -72,7 +72,7 @@ MUTANTS = (
         "seen.recorded_disks is None and instance.run_state != InstanceState.CREATING",
         "seen.recorded_disks is None",
         "is left on the rack",
-        first_seed=23,
+        first_seed=64,
     ),
     Mutant(
         "the finalizer goes before the disks",

@@ -37,8 +37,9 @@ from capox.rack.faults import FaultRule
 from capox.rack.state import Timing
 from tests.rack import GIB, RackUnderTest
 from tests.sim.loop import EPOCH, simulation_loop
+from tests.sim.mortal import Mortal
 from tests.sim.store import Change, Document, Store, is_set_once
-from tests.sim.store_client import FairWeather, ProcessGoneError, StoreClient, Weather
+from tests.sim.store_client import FairWeather, StoreClient, Weather
 from tests.sim.world import RackTransport
 
 TOKEN = "oxide-token-limited_collaborator"
@@ -64,7 +65,7 @@ class Told:
         return list(dict.fromkeys(reason for about, reason, _ in self.events if about == name))
 
 
-class NodeProcess:
+class NodeProcess(Mortal):
     """The node controllers, running.
 
     Args:
@@ -107,27 +108,9 @@ class NodeProcess:
             metrics=QueueMetrics(self.registry),
             weather=(KubeError, OxideError, CredentialsError, NotLeadingError),
         )
-        self._unsubscribe = world.store.subscribe(self._on_change)
-        self._tasks = [asyncio.create_task(work) for work in (self.queue.run(), self.lifecycle.run(), self._relist())]
-
-    async def end(self) -> None:
-        """End it as SIGKILL does."""
-        self.kube.cut()
-        self.transport.cut()
-        self._unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError, ProcessGoneError, BaseExceptionGroup):
-                await task
-        with contextlib.suppress(ProcessGoneError):
-            await self.rack.aclose()
-
-    def check(self) -> None:
-        """Raise what has ended a part of it."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
+        unsubscribe = world.store.subscribe(self._on_change)
+        tasks = [asyncio.create_task(work) for work in (self.queue.run(), self.lifecycle.run(), self._relist())]
+        self.live(tasks, ways=(self.kube, self.transport), unsubscribe=unsubscribe, aclose=self.rack.aclose)
 
     async def _relist(self) -> None:
         while True:
@@ -212,7 +195,7 @@ class NodeWorld:
             kubelet.cancel()
         await asyncio.gather(*self._kubelets.values(), return_exceptions=True)
         if self.process is not None:
-            await self.process.end()
+            await self.process.kill()
         await self.rack.app.finish()
         await self.rack.http.aclose()
 

@@ -33,8 +33,9 @@ from capox.oxide.client import OxideClient
 from capox.oxide.clock import LoopClock
 from capox.oxide.errors import OxideError
 from tests.sim.loop import simulation_loop
+from tests.sim.mortal import Mortal
 from tests.sim.store import Change
-from tests.sim.store_client import Call, FairWeather, ProcessGoneError, StoreClient
+from tests.sim.store_client import Call, FairWeather, StoreClient
 from tests.sim.world import RackTransport
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Told:
         return list(dict.fromkeys(text for about, why, text in self.events if (about, why) == (name, reason)))
 
 
-class ServiceProcess:
+class ServiceProcess(Mortal):
     """The service controller, running.
 
     Args:
@@ -173,8 +174,9 @@ class ServiceProcess:
             weather=(KubeError, OxideError),
         )
         self._mapper = ServiceMapper(self.caches[str(SERVICES)])
-        self._tasks = [asyncio.create_task(self.queue.run()), asyncio.create_task(self._begin())]
-        self._unsubscribe = world.store.subscribe(self._on_change)
+        tasks = [asyncio.create_task(self.queue.run()), asyncio.create_task(self._begin())]
+        unsubscribe = world.store.subscribe(self._on_change)
+        self.live(tasks, ways=(self.kube, self.transport), unsubscribe=unsubscribe, aclose=self.rack.aclose)
 
     async def _begin(self) -> None:
         for kind, cache in self.caches.items():
@@ -183,25 +185,6 @@ class ServiceProcess:
                     await cache.relist(self.kube)
         for each in self.caches[str(SERVICES)]:
             self._wake(Request(each.metadata.namespace, each.metadata.name))
-
-    async def kill(self) -> None:
-        """SIGKILL: from now on nothing of it is heard."""
-        self.kube.cut()
-        self.transport.cut()
-        self._unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError, ProcessGoneError, BaseExceptionGroup):
-                await task
-        with contextlib.suppress(ProcessGoneError):
-            await self.rack.aclose()
-
-    def check(self) -> None:
-        """Raise what has ended a worker, which nothing but a kill may do."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
 
     def _connect(self, credentials: Credentials) -> OxideClient:
         return OxideClient(

@@ -331,7 +331,7 @@ async def test_nothing_is_left_on_nodes_that_would_hold_them() -> None:
     """R8, group 13: with the process gone a Node can be deleted at once: it has no finalizer or annotation of ours."""
     world = await world_of(1)
     assert world.process is not None
-    await world.process.end()
+    await world.process.kill()
     world.process = None
     document = world.node("node-0")
     assert document is not None

@@ -44,6 +44,7 @@ from tests.rack import RackUnderTest
 from tests.sim.cluster_api import NAMESPACE, ClusterAPI
 from tests.sim.invariants import Watchdog
 from tests.sim.loop import EPOCH, simulation_loop
+from tests.sim.mortal import Mortal
 from tests.sim.store import Change, Store, is_set_once
 from tests.sim.store_client import ProcessGoneError, SeededWeather, StoreClient
 
@@ -110,7 +111,7 @@ class Recorded:
     warning = normal
 
 
-class Process:
+class Process(Mortal):
     """The provider, running.
 
     Args:
@@ -151,31 +152,13 @@ class Process:
             (ccm_addon.CONTROLLER, ccm_addon.CcmAddonReconciler(addon).reconcile),
         ):
             self.queues[controller] = Workqueue(controller, reconcile, concurrency=4, randomness=dice, metrics=metrics)
-        self._tasks = [asyncio.create_task(queue.run()) for queue in self.queues.values()]
+        tasks = [asyncio.create_task(queue.run()) for queue in self.queues.values()]
         self._mapper = Mapper()
-        self._unsubscribe = world.store.subscribe(self._on_change)
+        unsubscribe = world.store.subscribe(self._on_change)
+        self.live(tasks, ways=(self.kube, self.transport), unsubscribe=unsubscribe, aclose=self.racks.aclose)
         for kind in (CLUSTERS, MACHINES, OXIDE_CLUSTERS, OXIDE_MACHINES):
             for document in world.store.list(kind, None):
                 self._on_change(Change("ADDED", kind, document))
-
-    async def kill(self) -> None:
-        """SIGKILL: from now on nothing of it is heard."""
-        self.kube.cut()
-        self.transport.cut()
-        self._unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError, ProcessGoneError, BaseExceptionGroup):
-                await task
-        with contextlib.suppress(ProcessGoneError):
-            await self.racks.aclose()
-
-    def check(self) -> None:
-        """Raise what has ended a worker, which nothing but a kill may do."""
-        for task in self._tasks:
-            if task.done():
-                task.result()
 
     def _connect(self, credentials: Credentials, buckets: TokenBuckets, clock: Clock) -> OxideClient:
         return OxideClient(
