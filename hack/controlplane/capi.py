@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.controlplane import components as capi_components
-from hack.controlplane.pki import LOOPBACK, kubeconfig, write_private
+from hack.controlplane.pki import LOOPBACK
 from hack.controlplane.plane import ControlPlane, answers
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _AGGREGATION_SECONDS: Final = 60.0
 """Bounds on start-up; idle, each is a second or two."""
 
 _APPLY_THREADS: Final = 8
-_TOKEN_SECONDS: Final = 365 * 24 * 3600
 _AGGREGATED_ROLE: Final = "/apis/rbac.authorization.k8s.io/v1/clusterroles/capi-aggregated-manager-role"
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -216,25 +215,6 @@ class ManagementCluster(ControlPlane):
         )
         self._health_ports[program.name] = health_port
         return pid
-
-    def service_account_kubeconfig(self, namespace: str, service_account: str) -> Path:
-        """Write a kubeconfig that logs in as a ServiceAccount, which must exist.
-
-        Returns:
-            Its path; the file has mode 0600, its token is good for a year.
-        """
-        token = self.client.post(
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": _TOKEN_SECONDS},
-            },
-        )["status"]["token"]
-        path = self.pki.directory / f"{namespace}.{service_account}.kubeconfig"
-        authority = self.pki.authority.key_pair.certificate
-        write_private(path, kubeconfig(self.server, authority, token=token, namespace=namespace))
-        return path
 
 
 def is_established(definition: Mapping[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.paths import lease_directory
-from hack.controlplane.pki import LOOPBACK, ControlPlanePKI
+from hack.controlplane.pki import LOOPBACK, ControlPlanePKI, kubeconfig, write_private
 from hack.controlplane.processes import TIER_APISERVER, TIER_STORAGE, Processes
 from hack.controlplane.programs import CLUSTERCTL, ETCD, KUBE_APISERVER, KUBE_CONTROLLER_MANAGER, KUBECTL
 from hack.controlplane.rest import RestClient
@@ -33,6 +33,8 @@ _ETCD_SECONDS: Final = 60.0
 _APISERVER_SECONDS: Final = 180.0
 _CONTROLLERS_SECONDS: Final = 180.0
 """Bounds on start-up. Idle, the three take 0.3, 4 and 4 s; a loaded machine takes many times that."""
+
+_TOKEN_SECONDS: Final = 365 * 24 * 3600
 
 KUBECTL_SECONDS: Final = 60.0
 """Bound on one kubectl or clusterctl call unless the caller sets another."""
@@ -143,6 +145,25 @@ class ControlPlane:
         """The running programs; more can be started beside them and end with them."""
         assert self._processes is not None, "the control plane has not been started"
         return self._processes
+
+    def service_account_kubeconfig(self, namespace: str, service_account: str) -> Path:
+        """Write a kubeconfig that logs in as a ServiceAccount, which must exist.
+
+        Returns:
+            Its path; the file has mode 0600, its token is good for a year.
+        """
+        token = self.client.post(
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": _TOKEN_SECONDS},
+            },
+        )["status"]["token"]
+        path = self.pki.directory / f"{namespace}.{service_account}.kubeconfig"
+        authority = self.pki.authority.key_pair.certificate
+        write_private(path, kubeconfig(self.server, authority, token=token, namespace=namespace))
+        return path
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout_seconds: float = KUBECTL_SECONDS) -> str:
         """Run kubectl as the administrator.

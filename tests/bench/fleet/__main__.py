@@ -24,7 +24,6 @@ from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.programs import CAPI_CORE, ETCD, KUBE_APISERVER
 from hack.controlplane.progress import reporter_for
 from hack.demo.provider import install
-from tests.bench.fleet.audit import AuditLog, policy
 from tests.bench.fleet.floor import measure_floor
 from tests.bench.fleet.in_memory import add_in_memory_provider, binaries
 from tests.bench.fleet.limits import judge
@@ -32,11 +31,11 @@ from tests.bench.fleet.racks import PROFILES, configuration
 from tests.bench.fleet.report import Machine, page, show
 from tests.bench.fleet.results import Results
 from tests.bench.fleet.stage import measure_fleet, measure_in_memory
+from tests.integration.audit import IN_MEMORY_USER, USER, AuditLog, apiserver_arguments
 from tests.rack_process import RackProcess
 
 CONFIG: Final = Path(__file__).resolve().parents[3] / "config"
 SIZES: Final = "10,100,1000"
-AUDIT_LOG_MEGABYTES: Final = 4000
 
 
 class _Bench:
@@ -59,13 +58,7 @@ class _Bench:
         arguments = self._arguments
         programs = binaries()
         manifests = components.ensure(os.environ, programs, reporter_for())
-        audit_policy, audit_log = self._directory / "audit-policy.json", self._directory / "audit.log"
-        audit_policy.write_text(json.dumps(policy()))
-        audit_arguments = (
-            f"--audit-policy-file={audit_policy}",
-            f"--audit-log-path={audit_log}",
-            f"--audit-log-maxsize={AUDIT_LOG_MEGABYTES}",
-        )
+        audit_arguments, audit = apiserver_arguments(self._directory, USER, IN_MEMORY_USER)
         plane = ManagementCluster(
             programs, manifests, directory=self._directory / "plane", apiserver_arguments=audit_arguments
         )
@@ -73,7 +66,7 @@ class _Bench:
         with plane:
             install(plane, CONFIG)
             fleets = [
-                self._measure_fleet(plane, AuditLog(audit_log), profile, size)
+                self._measure_fleet(plane, audit, profile, size)
                 for profile in arguments.profiles
                 for size in arguments.sizes
             ]
