@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -52,9 +53,20 @@ class CCMProcess:
         log_file: Its log.
     """
 
-    def __init__(self, plane: ControlPlane, directory: Path, host: str, token: str, *arguments: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        host: str,
+        token: str,
+        *arguments: str,
+        program: Sequence[str] = (sys.executable, "-m", "capox"),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._plane = plane
         self._arguments = arguments
+        self._program = program
+        self._variables = variables or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._credentials = directory / "credentials"
         self._credentials.mkdir(mode=0o700)
@@ -87,10 +99,10 @@ class CCMProcess:
         """Start it and wait until it answers that it is ready."""
         (self.port,) = self._plane.processes.lease_ports(1)
         kubeconfig = self._plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
-        command = [sys.executable, "-m", "capox", "ccm", "--cloud-provider=oxide", "--kubeconfig", str(kubeconfig)]
+        command = [*self._program, "ccm", "--cloud-provider=oxide", "--kubeconfig", str(kubeconfig)]
         command += [f"--credentials-directory={self._credentials}", "--cluster-id="]
         command += ["--bind-address=127.0.0.1", f"--secure-port={self.port}", *self._arguments]
-        environment = {"PATH": os.environ["PATH"], "POD_NAME": f"ccm-{self.port}"}
+        environment = {"PATH": os.environ["PATH"], "POD_NAME": f"ccm-{self.port}", **self._variables}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_SECONDS
