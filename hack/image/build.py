@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 USER: Final = "65532:65532"
 """A user without a name, a home or a file; the one that distroless images call nonroot."""
 
-_ENVIRONMENT: Final = {
+ENVIRONMENT: Final = {
     # A user without a name has no home of its own, and libraries ask for one when they are imported.
     "HOME": "/",
     "PYTHONPATH": f"/{wheels.SITE}",
@@ -35,6 +35,7 @@ _ENVIRONMENT: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUNBUFFERED": "1",
 }
+"""What the image adds to the environment of its parent."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def image_config(
         epoch_seconds: when it says it was made.
     """
     created = _time(epoch_seconds)
-    environment = {"PATH": SEARCH_PATH, **parent.environment, **_ENVIRONMENT}
+    environment = {"PATH": SEARCH_PATH, **parent.environment, **ENVIRONMENT}
     history = list(parent.config.get("history") or [])
     if sum(not entry.get("empty_layer") for entry in history) != len(parent.layers):
         history = [{"created": created, "created_by": layer.created_by} for layer in parent.layers]
