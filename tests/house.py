@@ -21,7 +21,7 @@ FUNCTION_LINES_MAX = 70
 OWNERS: dict[str, tuple[str, ...]] = {
     "aiohttp": ("capox/kube/client.py", "capox/kube/remote.py", "capox/kube/serving.py"),
     # The rack stands alone, so it has its own.
-    "cryptography": ("capox/kube/certificates.py", "capox/rack/certificates.py"),
+    "cryptography": ("capox/kube/self_signed.py", "capox/rack/certificates.py"),
     "httpx": ("capox/oxide/client.py",),
     "jsonschema_rs": ("capox/rack/",),
     "kopf": ("capox/kube/kopf_source.py",),

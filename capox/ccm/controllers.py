@@ -100,7 +100,10 @@ class Controllers:
 
     def watches(self) -> list[Watch]:
         """What has to be watched."""
-        found = [Watch(NODES, self._on_node, node.CONTROLLER if node.CONTROLLER in self.queues else None)]
+        # A Node concerns every Service, also when only its name is left of it: remembered, it would be all of them for
+        # each Node.
+        watcher = node.CONTROLLER if node.CONTROLLER in self.queues else None
+        found = [Watch(NODES, self._on_node, watcher, is_remembered=False)]
         if service.CONTROLLER in self.queues:
             found.append(Watch(SERVICES, self._on_service, service.CONTROLLER))
             found.append(Watch(PODS, self._on_pod))

@@ -245,7 +245,7 @@ class _Replica:
             serving.metrics_route(self._registry, Reviewer(self._kube).refusal),
         )
         tls = (
-            self_signed(settings.identity)
+            await self_signed(settings.identity)
             if settings.tls_certificate is None
             else tls_from_files(settings.tls_certificate, settings.tls_key)
         )

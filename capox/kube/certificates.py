@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import datetime
+import asyncio
 import os
 import pathlib
 import ssl
+import sys
 from typing import Final
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 __all__ = ["self_signed", "tls_from_files"]
 
-CERTIFICATE_DAYS: Final = 3650
-"""How long a self-signed certificate lasts; nobody verifies it, and it goes with the process."""
+_MAKER: Final = "capox.kube.self_signed"
+_MAKER_SECONDS: Final = 60.0
 
 
-def self_signed(name: str) -> ssl.SSLContext:
-    """A certificate of this process's own, made now and written nowhere: the kubelet's probes verify none."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:64])])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=CERTIFICATE_DAYS))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = certificate.public_bytes(serialization.Encoding.PEM) + key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+async def self_signed(name: str) -> ssl.SSLContext:
+    """A certificate of this process's own, made now and written nowhere: the kubelet's probes verify none.
+
+    Raises:
+        OSError: It could not be made.
+    """
+    pem = await _made(name)
     # Python reads keys from files only, and a container may have no place that can be written.
     number = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with os.fdopen(number, "wb") as file:
@@ -55,3 +40,20 @@ def tls_from_files(certificate: pathlib.Path, key: pathlib.Path | None = None) -
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     return context
+
+
+async def _made(name: str) -> bytes:
+    """Have a certificate and its key made by another process, which takes its libraries with it when it ends."""
+    maker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", _MAKER, name, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_MAKER_SECONDS):
+            pem, said = await maker.communicate()
+    except TimeoutError:
+        maker.kill()
+        await maker.wait()
+        raise OSError(f"no certificate was made within {_MAKER_SECONDS:g} s") from None
+    if maker.returncode != 0:
+        raise OSError(f"no certificate could be made: {said.decode(errors='replace').strip()[-500:]}")
+    return pem

@@ -127,7 +127,7 @@ async def test_a_loop_that_was_late_is_seen() -> None:
 
 async def test_a_certificate_of_its_own_serves_https() -> None:
     """The kubelet's probes verify none; the key is on no disk."""
-    async with serve(LOOPBACK, health_routes({}, {}), self_signed("pod-1")) as port:
+    async with serve(LOOPBACK, health_routes({}, {}), await self_signed("pod-1")) as port:
         async with httpx.AsyncClient(verify=False) as http:  # noqa: S501  # there is nobody who would vouch for it
             assert (await http.get(f"https://127.0.0.1:{port}/healthz")).text == "ok\n"
         async with httpx.AsyncClient() as http:
