@@ -11,10 +11,12 @@ from capox.ccm.cache import Cache
 from capox.ccm.credentials import CredentialsError
 from capox.ccm.deps import Deps
 from capox.ccm.floating_ip import FloatingIps
+from capox.ccm.instance_watch import InstanceWatch
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.leading import NotLeadingError
 from capox.ccm.proxy_mode import ProxyMode
 from capox.ccm.service_mapping import ServiceMapper
+from capox.ccm.service_plan import is_wanted
 from capox.ccm.settings import CCMSettings
 from capox.kube import metrics
 from capox.kube.core_objects import Node, Pod, Service
@@ -55,6 +57,7 @@ class Controllers:
     Attributes:
         queues: The work queues by controller.
         lifecycle: The controller that has none; None when it was not chosen.
+        instance_watch: What wakes Services by the rack's instances; None when their controller was not chosen.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Controllers:
         self._mapper = ServiceMapper(caches.services)
         self.queues: dict[str, Workqueue] = {}
         self.lifecycle: node_lifecycle.NodeLifecycle | None = None
+        self.instance_watch: InstanceWatch | None = None
 
     def add_nodes(self, deps: Deps) -> None:
         """Add the controller that tells Nodes about their instances."""
@@ -97,6 +101,13 @@ class Controllers:
             deps, load_balancer, self._wake_service, proxy_mode=ProxyMode(deps.kube, deps.clock).read
         )
         self._add_queue(service.CONTROLLER, reconciler.reconcile, self._settings.service_concurrency)
+        self.instance_watch = InstanceWatch(
+            deps.rack,
+            deps.clock,
+            self._caches.nodes,
+            is_needed=lambda: any(map(is_wanted, self._caches.services)),
+            wake=self._wake_services,
+        )
 
     def watches(self) -> list[Watch]:
         """What has to be watched."""
@@ -146,8 +157,11 @@ class Controllers:
         """Have every Service looked at: the floating IPs of an instance that is gone have to go elsewhere (L9)."""
         del going
         if service.CONTROLLER in self.queues:
-            for each in self._caches.services:
-                self._wake_service(Request(each.metadata.namespace, each.metadata.name))
+            self._wake_services()
+
+    def _wake_services(self) -> None:
+        for each in self._caches.services:
+            self._wake_service(Request(each.metadata.namespace, each.metadata.name))
 
 
 def takes_ports(pod: Pod) -> bool:

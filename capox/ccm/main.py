@@ -176,6 +176,8 @@ class _Replica:
             await stack.enter_async_context(background(self._relist_for_ever()))
             if self._controllers.lifecycle is not None:
                 await stack.enter_async_context(background(self._controllers.lifecycle.run()))
+            if self._controllers.instance_watch is not None:
+                await stack.enter_async_context(background(self._controllers.instance_watch.run()))
             await manager.run(stop)
 
     # -- what it is made of -------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +22,7 @@ from tests.integration.ccm_process import UNINITIALIZED, Kubelets
 from tests.integration.waiting import eventually
 from tests.rack_process import RackProcess
 
-__all__ = ["PORTS", "CCMCluster", "Holding"]
+__all__ = ["PORTS", "CCMCluster", "Holding", "begun"]
 
 PORTS: Final = (80, 443, 5432, 8080, 8443)
 """The ports of the Services, in turn: on one port as many compete as there are Services to each."""
@@ -208,6 +208,11 @@ class CCMCluster:
             "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": ports},
         }
         self._plane.client.post(_SERVICES, document)
+
+
+def begun(calls: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """Count rack calls by operation. A list counts once, however many pages it has: the last one is always empty."""
+    return Counter(call["operation"] for call in calls if call["operation"] and "page_token=" not in call["query"])
 
 
 def _in_parallel(work: Callable[[str], object], names: Iterable[str]) -> None:

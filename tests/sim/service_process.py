@@ -19,6 +19,7 @@ from capox.ccm.cache import Cache
 from capox.ccm.credentials import Credentials
 from capox.ccm.deps import Deps
 from capox.ccm.floating_ip import FloatingIps
+from capox.ccm.instance_watch import InstanceWatch
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.leading import LeadingKube
 from capox.ccm.load_balancer import LoadBalancer
@@ -170,7 +171,15 @@ class ServiceProcess:
             weather=(KubeError, OxideError),
         )
         self._mapper = ServiceMapper(self.caches[str(SERVICES)])
-        self._tasks = [asyncio.create_task(self.queue.run()), asyncio.create_task(self._begin())]
+        watch = InstanceWatch(
+            self.rack,
+            LoopClock(),
+            self.caches[str(NODES)],
+            is_needed=lambda: len(self.caches[str(SERVICES)]) > 0,
+            wake=self._wake_all,
+        )
+        work = (self.queue.run(), self._begin(), watch.run())
+        self._tasks = [asyncio.create_task(each) for each in work]
         self._unsubscribe = world.store.subscribe(self._on_change)
 
     async def _begin(self) -> None:
@@ -178,8 +187,7 @@ class ServiceProcess:
             while not cache.is_synced and kind != self._unlisted:
                 with contextlib.suppress(KubeError):
                     await cache.relist(self.kube)
-        for each in self.caches[str(SERVICES)]:
-            self._wake(Request(each.metadata.namespace, each.metadata.name))
+        self._wake_all()
 
     async def kill(self) -> None:
         """SIGKILL: from now on nothing of it is heard."""
@@ -213,6 +221,10 @@ class ServiceProcess:
 
     def _wake(self, request: Request) -> None:
         self.queue.add(request)
+
+    def _wake_all(self) -> None:
+        for each in self.caches[str(SERVICES)]:
+            self._wake(Request(each.metadata.namespace, each.metadata.name))
 
     def _on_change(self, change: Change) -> None:
         cache = self.caches.get(str(change.kind))

@@ -16,7 +16,7 @@ class Rest:
         seconds: How long it was.
         writes: What was written to Kubernetes but for the Lease, by resource.
         lease_renewals: How often the Lease was.
-        rack_calls: Rack calls by operation.
+        rack_calls: Rack calls by operation; a list of several pages counts once.
         cpu_seconds: CPU time.
     """
 

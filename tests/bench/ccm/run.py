@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,7 @@ from tests.bench.ccm.results import Failovers, Rest, Results
 from tests.bench.fleet import processes
 from tests.bench.fleet.racks import TOKEN
 from tests.integration.audit import CCM_USER, AuditLog
-from tests.integration.ccm_cluster import CCMCluster
+from tests.integration.ccm_cluster import CCMCluster, begun
 from tests.integration.ccm_process import CCMProcess
 from tests.integration.waiting import eventually
 from tests.rack_process import RackProcess
@@ -112,7 +111,7 @@ class _Run:
         self._rack.control.clear_calls()
         mark, cpu = self._audit.mark(), processes.cpu_seconds(self._ccm.pid)
         time.sleep(seconds)
-        calls = Counter(call["operation"] for call in self._rack.control.calls() if call["operation"])
+        calls = begun(self._rack.control.calls())
         return Rest(
             seconds=seconds,
             writes=self._cluster.writes_since(mark),
