@@ -23,9 +23,11 @@ SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 SEED := $(SEED)
 # More words for pytest: make test-unit ARGS='-k workqueue -x'
 ARGS ?=
-# Where make bench writes its page, and more words for its fleets: make bench FLEET='--sizes 10,100 --profiles quick'
+# Where make bench writes its pages, and more words for its fleets and for the CCM: make bench FLEET='--sizes 10,100' CCM='--trials 1'
 REPORT ?=
 FLEET ?=
+CCM_REPORT ?=
+CCM ?=
 # Where make e2e-full writes what clusterctl and kubectl say of each situation.
 SITUATIONS ?=
 # Without a configuration the rack is furnished by itself: a silo, a user, a project, pools, sleds, an image.
@@ -209,8 +211,9 @@ test-sdk: $(STAMP) ## Oxide's Rust SDK lives a full life against the rack (needs
 	$(call stage,test-sdk,$(BIN)/python -m tests.contract.sdk)
 
 .PHONY: bench
-bench: $(STAMP) ## Whole fleets and a large rack: calls, memory, time as ratios; fails when a limit is missed (REPORT=page.md, FLEET='--sizes 10')
+bench: $(STAMP) ## Whole fleets, the CCM, a large rack: calls, memory, time as ratios; fails when a limit is missed (REPORT=page.md, CCM_REPORT=, FLEET='--sizes 10', CCM=)
 	$(call stage,bench of the rack,$(BIN)/python -m pytest tests/bench -p no:randomly -s $(ARGS))
+	$(call stage,bench of the CCM,$(BIN)/python -m tests.bench.ccm $(if $(CCM_REPORT),--report $(CCM_REPORT)) $(CCM))
 	$(call stage,bench of fleets,$(BIN)/python -m tests.bench.fleet $(if $(REPORT),--report $(REPORT)) $(FLEET))
 
 ##@ What users install

@@ -11,12 +11,14 @@ from capox.ccm.cache import Cache
 from capox.ccm.credentials import CredentialsError
 from capox.ccm.deps import Deps
 from capox.ccm.floating_ip import FloatingIps
+from capox.ccm.instance_watch import InstanceWatch
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.leading import NotLeadingError
 from capox.ccm.node_syncs import NodeSyncs
 from capox.ccm.orphans import Orphans
 from capox.ccm.proxy_mode import ProxyMode
 from capox.ccm.service_mapping import ServiceMapper
+from capox.ccm.service_plan import is_wanted
 from capox.ccm.settings import CCMSettings
 from capox.kube import metrics
 from capox.kube.core_objects import Node, Pod, Service
@@ -58,6 +60,7 @@ class Controllers:
         queues: The work queues by controller.
         lifecycle: The controller that has none; None when it was not chosen.
         orphans: What looks for floating IPs that are left over; None without the controller of Services.
+        instance_watch: What wakes Services by the rack's instances; None when their controller was not chosen.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Controllers:
         self.queues: dict[str, Workqueue] = {}
         self.lifecycle: node_lifecycle.NodeLifecycle | None = None
         self.orphans: Orphans | None = None
+        self.instance_watch: InstanceWatch | None = None
 
     def add_nodes(self, deps: Deps) -> None:
         """Add the controller that tells Nodes about their instances."""
@@ -109,10 +113,20 @@ class Controllers:
         )
         self._add_queue(service.CONTROLLER, reconciler.reconcile, self._settings.service_concurrency)
         self.orphans = Orphans(deps, cluster_id, self._service_metrics.on_orphans)
+        self.instance_watch = InstanceWatch(
+            deps.rack,
+            deps.clock,
+            self._caches.nodes,
+            is_needed=lambda: any(map(is_wanted, self._caches.services)),
+            wake=self._wake_services,
+        )
 
     def watches(self) -> list[Watch]:
         """What has to be watched."""
-        found = [Watch(NODES, self._on_node, node.CONTROLLER if node.CONTROLLER in self.queues else None)]
+        # A Node concerns every Service, also when only its name is left of it: remembered, it would be all of them for
+        # each Node.
+        watcher = node.CONTROLLER if node.CONTROLLER in self.queues else None
+        found = [Watch(NODES, self._on_node, watcher, is_remembered=False)]
         if service.CONTROLLER in self.queues:
             found.append(Watch(SERVICES, self._on_service, service.CONTROLLER))
             found.append(Watch(PODS, self._on_pod))
@@ -158,8 +172,11 @@ class Controllers:
         """Have every Service looked at: the floating IPs of an instance that is gone have to go elsewhere (L9)."""
         del going
         if service.CONTROLLER in self.queues:
-            for each in self._caches.services:
-                self._wake_service(Request(each.metadata.namespace, each.metadata.name))
+            self._wake_services()
+
+    def _wake_services(self) -> None:
+        for each in self._caches.services:
+            self._wake_service(Request(each.metadata.namespace, each.metadata.name))
 
 
 def takes_ports(pod: Pod) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 from uuid import UUID
@@ -18,7 +19,7 @@ from capox.ccm.firewall_plan import Guest, closed_ports
 from capox.ccm.floating_ip_match_plan import Match, Pool, Sight, family_of, match
 from capox.ccm.floating_ip_plan import Picture
 from capox.ccm.placement import Candidate, Decision, Family, Port, Seat, assign
-from capox.ccm.rack import Project
+from capox.ccm.rack import FLOATING_IPS_REST_SECONDS, Project
 from capox.ccm.seat_plan import Journeys, candidates_of, seats_of
 from capox.ccm.service_mark import GoNames
 from capox.ccm.wanted import AddressWish, Refusal, Surroundings, Wanted
@@ -26,7 +27,7 @@ from capox.oxide.clock import Clock
 from capox.oxide.errors import ObjectNotFound
 from capox.oxide.models import FloatingIp, IpVersion
 from capox.oxide.models.firewall import VpcFirewallRule
-from capox.oxide.shared_list import TRANSITION_SECONDS, Moment
+from capox.oxide.shared_list import REST_SECONDS, TRANSITION_SECONDS, Moment
 from capox.oxide.snapshots import FloatingIpSnapshot, InstanceSnapshot, ObservedFloatingIp
 
 __all__ = ["FloatingIpRack", "Memory", "Primary", "View"]
@@ -35,7 +36,7 @@ POOL_KEPT_SECONDS: Final = 600.0
 """How long a pool's id and family are believed; a name can come to mean another pool."""
 
 PRIMARY_KEPT_SECONDS: Final = 300.0
-"""How long a primary interface is believed while its instance does not change its state; it cannot change then."""
+"""How long an instance is passed over whose interface lacks what is needed, or one believed that has shown none."""
 
 FIREWALL_KEPT_SECONDS: Final = 240.0
 """How long a firewall is believed; it is looked at only to warn."""
@@ -157,7 +158,8 @@ class FloatingIpRack:
         if any(each.may_take and instances.by_id(each.instance_id) is None for each in surroundings.targets):
             # A Node that has just joined, most likely: the list is older than its instance.
             instances = await self.project.inventory.instances.recent(TRANSITION_SECONDS)
-        listed = await self.project.inventory.floating_ips.recent(age_seconds, after=memory.last_act)
+        listed_age_seconds = FLOATING_IPS_REST_SECONDS if age_seconds >= REST_SECONDS else age_seconds
+        listed = await self.project.inventory.floating_ips.recent(listed_age_seconds, after=memory.last_act)
         while True:
             # From here to the answer nothing waits, so nobody else decides in between.
             sight = self._sight(surroundings, memory, self._laid_over(listed), pools)
@@ -329,7 +331,9 @@ class FloatingIpRack:
                         "IPv4" if address.version == 4 else "IPv6": str(address) for address in interface.addresses
                     }
                     primary = Primary(addresses, interface.vpc_id)
-        self._primaries[instance_id] = (primary, instance.time_run_state_updated, now_seconds + PRIMARY_KEPT_SECONDS)
+        # Interfaces change only while their instance is stopped. One that was not seen is looked for again.
+        kept_until = math.inf if primary.addresses else now_seconds + PRIMARY_KEPT_SECONDS
+        self._primaries[instance_id] = (primary, instance.time_run_state_updated, kept_until)
         return primary
 
     async def _pool(self, reference: str) -> Pool | Refusal:

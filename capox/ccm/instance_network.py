@@ -15,7 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from capox.ccm.address_plan import FAMILIES, Family, cloud_addresses
-from capox.ccm.rack import Project
+from capox.ccm.rack import FLOATING_IPS_REST_SECONDS, Project
 from capox.kube.core_objects import NodeAddress
 from capox.oxide.clock import Clock
 from capox.oxide.errors import ResponseError
@@ -26,7 +26,7 @@ from capox.oxide.snapshots import ObservedInstance, ObservedNetworkInterface
 
 __all__ = ["InstanceNetworks"]
 
-EXTERNAL_READS_MAX: Final = 5
+EXTERNAL_READS_MAX: Final = 3
 """How many instances' ephemeral addresses are read again in one period."""
 
 
@@ -76,7 +76,7 @@ class InstanceNetworks:
         Raises:
             OxideError: Something could not be read, or not be understood.
         """
-        floating = await project.inventory.floating_ips.recent(REST_SECONDS)
+        floating = await project.inventory.floating_ips.recent(FLOATING_IPS_REST_SECONDS)
         key = (project.identity, instance.id)
         known = self._memory.get(key)
         if is_new or known is None or known.state_time != instance.time_run_state_updated:

@@ -177,6 +177,8 @@ class _Replica:
                 await stack.enter_async_context(background(self._controllers.lifecycle.run()))
             if self._controllers.orphans is not None:
                 await stack.enter_async_context(background(self._controllers.orphans.run()))
+            if self._controllers.instance_watch is not None:
+                await stack.enter_async_context(background(self._controllers.instance_watch.run()))
             await manager.run(stop)
 
     # -- what it is made of -------------------------------------------------------------------------------------------

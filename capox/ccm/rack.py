@@ -29,12 +29,16 @@ from capox.oxide.operation import Operation, Parameter
 from capox.oxide.operations import Operations
 from capox.oxide.token_bucket import TokenBucket
 
-__all__ = ["CallCounter", "Project", "Rack", "RackClient"]
+__all__ = ["FLOATING_IPS_REST_SECONDS", "CallCounter", "Project", "Rack", "RackClient"]
 
 AnswerT = TypeVar("AnswerT")
 
 DEADLINE_SECONDS: Final = 30.0
 """How long any call of the rack may take (S16)."""
+
+FLOATING_IPS_REST_SECONDS: Final = 60.0
+"""How old the list of floating IPs may be at rest. They change when we change them; with the instances every half a
+minute, and what is looked up now and then, four calls a minute are not exceeded."""
 
 RETRY_SECONDS: Final = 5.0
 """How long a failed look at the project stands for everybody, so that waiting workers do not ask one by one."""

@@ -11,30 +11,17 @@ from typing import Final
 
 __all__ = ["self_signed", "tls_from_files"]
 
-_PROGRAM: Final = "capox.kube.self_signed"
+_MAKER: Final = "capox.kube.self_signed"
+_MAKER_SECONDS: Final = 60.0
 
 
 async def self_signed(name: str) -> ssl.SSLContext:
     """A certificate of this process's own, made now and written nowhere: the kubelet's probes verify none.
 
-    Args:
-        name: Its common name.
-
     Raises:
         OSError: It could not be made.
     """
-    program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        _PROGRAM,
-        name,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    pem, said = await program.communicate()
-    if program.returncode != 0:
-        raise OSError(f"making a certificate failed: {said.decode(errors='replace').strip()[-500:]}")
+    pem = await _made(name)
     # Python reads keys from files only, and a container may have no place that can be written.
     number = os.memfd_create("certificate", os.MFD_CLOEXEC)
     with os.fdopen(number, "wb") as file:
@@ -53,3 +40,20 @@ def tls_from_files(certificate: pathlib.Path, key: pathlib.Path | None = None) -
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
     return context
+
+
+async def _made(name: str) -> bytes:
+    """Have a certificate and its key made by another process, which takes its libraries with it when it ends."""
+    maker = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", _MAKER, name, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(_MAKER_SECONDS):
+            pem, said = await maker.communicate()
+    except TimeoutError:
+        maker.kill()
+        await maker.wait()
+        raise OSError(f"no certificate was made within {_MAKER_SECONDS:g} s") from None
+    if maker.returncode != 0:
+        raise OSError(f"no certificate could be made: {said.decode(errors='replace').strip()[-500:]}")
+    return pem

@@ -1,6 +1,7 @@
-"""`python -m capox.kube.self_signed NAME`: prints a certificate of its own and its key, as PEM.
+"""`python -m capox.kube.self_signed NAME` writes a new certificate and its key to standard output, as PEM.
 
-A program of its own, because what makes certificates is worth nine megabytes of memory, and a process needs it once.
+A program of its own, so that what makes certificates is loaded for a moment and not for the life of the process that
+serves under one: it takes 10 MB there.
 """
 
 from __future__ import annotations
@@ -13,24 +14,23 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-__all__ = ["certificate_and_key"]
+__all__ = ["new_certificate"]
 
 CERTIFICATE_DAYS: Final = 3650
-"""How long it lasts; nobody verifies it, and it goes with the process that serves under it."""
+"""How long a self-signed certificate lasts; nobody verifies it, and it goes with the process."""
 
-NAME_MAX: Final = 64
-"""How long a common name may be."""
+_NAME_CHARACTERS_MAX: Final = 64
 
 
-def certificate_and_key(name: str, now: datetime.datetime) -> bytes:
-    """Make a key and its certificate.
+def new_certificate(name: str) -> bytes:
+    """Make a certificate that has signed itself, and its key.
 
     Args:
-        name: The common name; what is too long is cut.
-        now: It is good from an hour before.
+        name: Its common name, cut to what such a name may have.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:NAME_MAX])])
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name[:_NAME_CHARACTERS_MAX])])
+    now = datetime.datetime.now(datetime.UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -48,4 +48,4 @@ def certificate_and_key(name: str, now: datetime.datetime) -> bytes:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(certificate_and_key(sys.argv[1], datetime.datetime.now(datetime.UTC)))
+    sys.stdout.buffer.write(new_certificate(sys.argv[1]))

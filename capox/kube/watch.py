@@ -56,11 +56,14 @@ class Watch:
         map: Which keys an event concerns.
         controller: The controller whose keys are the objects of this kind; None for kinds that only wake others. The
             periodic list asks it for every object, whatever the map function thinks.
+        is_remembered: Whether those whom an object concerned last are woken when it has vanished unseen. Not needed
+            where the map function can tell by the name alone whom that concerns.
     """
 
     kind: Kind[Any]
     map: MapFunction
     controller: str | None = None
+    is_remembered: bool = True
 
 
 class Lister(Protocol):
@@ -129,7 +132,7 @@ class Dispatcher:
         if event.type == "DELETED":
             seen.pop(key, None)
         elif wakeups or key not in seen:
-            seen[key] = wakeups
+            seen[key] = wakeups if watch.is_remembered else ()
         return wakeups
 
     def _vanish(self, watch: Watch, key: _Key) -> None:

@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
 from hack.controlplane.errors import RequestError
 from hack.controlplane.plane import ControlPlane
+from hack.controlplane.workload import CONTROL_PLANE_LABEL
 from tests.integration import https
 
 READY_SECONDS = 60.0
@@ -49,9 +52,20 @@ class CCMProcess:
         log_file: Its log.
     """
 
-    def __init__(self, plane: ControlPlane, directory: Path, host: str, token: str, *arguments: str) -> None:
+    def __init__(
+        self,
+        plane: ControlPlane,
+        directory: Path,
+        host: str,
+        token: str,
+        *arguments: str,
+        program: Sequence[str] = (sys.executable, "-m", "capox"),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._plane = plane
         self._arguments = arguments
+        self._program = program
+        self._variables = variables or {}
         self._process: subprocess.Popen[bytes] | None = None
         self._credentials = directory / "credentials"
         self._credentials.mkdir(mode=0o700)
@@ -69,6 +83,12 @@ class CCMProcess:
         if self._process is not None and self._process.poll() is None:
             self.stop()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        assert self._process is not None
+        return self._process.pid
+
     def write_credentials(self, host: str, token: str, project: str = "demo") -> None:
         """Write the files that a mounted Secret has."""
         for name, text in (("oxide-host", host), ("oxide-token", token), ("oxide-project", project)):
@@ -78,10 +98,10 @@ class CCMProcess:
         """Start it and wait until it answers that it is ready."""
         (self.port,) = self._plane.processes.lease_ports(1)
         kubeconfig = self._plane.service_account_kubeconfig(NAMESPACE, SERVICE_ACCOUNT)
-        command = [sys.executable, "-m", "capox", "ccm", "--cloud-provider=oxide", "--kubeconfig", str(kubeconfig)]
+        command = [*self._program, "ccm", "--cloud-provider=oxide", "--kubeconfig", str(kubeconfig)]
         command += [f"--credentials-directory={self._credentials}", "--cluster-id="]
         command += ["--bind-address=127.0.0.1", f"--secure-port={self.port}", *self._arguments]
-        environment = {"PATH": os.environ["PATH"], "POD_NAME": f"ccm-{self.port}"}
+        environment = {"PATH": os.environ["PATH"], "POD_NAME": f"ccm-{self.port}", **self._variables}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         deadline = time.monotonic() + READY_SECONDS
@@ -122,54 +142,45 @@ class Kubelets:
 
     Args:
         plane: The cluster.
+        beat_seconds: How old a Lease may become; a kubelet's own renewals are 10 s apart.
     """
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: ControlPlane, beat_seconds: float = _BEAT_SECONDS) -> None:
         self._plane = plane
+        self._beat_seconds = beat_seconds
         self._living: dict[str, float] = {}
+        # Leases may be renewed by a thread, and none after its kubelet has died.
+        self._lock = threading.Lock()
         self._made: list[str] = []
 
-    def register(self, name: str, **annotations: str) -> None:
+    def register(self, name: str, *, is_control_plane: bool = False, **annotations: str) -> None:
         """Register a Node as a kubelet does that waits for a cloud provider."""
+        labels = {CONTROL_PLANE_LABEL: ""} if is_control_plane else {}
         taint = {"key": UNINITIALIZED, "value": "true", "effect": "NoSchedule"}
         document = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name, "annotations": annotations},
+            "metadata": {"name": name, "annotations": annotations, "labels": labels},
             "spec": {"taints": [taint]},
         }
         self._plane.client.post("/api/v1/nodes", document)
         self._made.append(name)
         status = {"addresses": [{"type": "Hostname", "address": name}], "conditions": [_ready("True")]}
         self._plane.client.patch_status(f"/api/v1/nodes/{name}", {"status": status})
-        self._living[name] = 0.0
+        with self._lock:
+            self._living[name] = 0.0
         self.beat()
 
     def beat(self) -> bool:
         """Renew the Leases that are due; always true, so that it can stand in a condition that is waited for."""
-        now = time.monotonic()
-        for name, renewed_at in self._living.items():
-            if now - renewed_at < _BEAT_SECONDS:
-                continue
-            self._living[name] = now
-            spec = {
-                "holderIdentity": name,
-                "leaseDurationSeconds": 40,
-                "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-            }
-            document = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": name, "namespace": "kube-node-lease"},
-                "spec": spec,
-            }
-            path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
-            self._plane.client.apply(path, document)
+        with self._lock:
+            self._renew()
         return True
 
     def silence(self, name: str) -> None:
         """Have a kubelet die, and be noticed."""
-        del self._living[name]
+        with self._lock:
+            del self._living[name]
         self._plane.client.patch_status(f"/api/v1/nodes/{name}", {"status": {"conditions": [_ready("Unknown")]}})
 
     def node(self, name: str) -> Any:
@@ -187,6 +198,26 @@ class Kubelets:
             for path in (f"/api/v1/nodes/{name}", _lease_path(name)):
                 if self._plane.client.exists(path):
                     self._plane.client.request("DELETE", path)
+
+    def _renew(self) -> None:
+        now = time.monotonic()
+        for name, renewed_at in self._living.items():
+            if now - renewed_at < self._beat_seconds:
+                continue
+            self._living[name] = now
+            spec = {
+                "holderIdentity": name,
+                "leaseDurationSeconds": 40,
+                "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            }
+            document = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": "kube-node-lease"},
+                "spec": spec,
+            }
+            path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+            self._plane.client.apply(path, document)
 
 
 def _lease_path(name: str) -> str:

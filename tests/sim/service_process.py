@@ -19,6 +19,7 @@ from capox.ccm.cache import Cache
 from capox.ccm.credentials import Credentials
 from capox.ccm.deps import Deps
 from capox.ccm.floating_ip import FloatingIps
+from capox.ccm.instance_watch import InstanceWatch
 from capox.ccm.kinds import NODES, PODS, SERVICES
 from capox.ccm.leading import LeadingKube
 from capox.ccm.load_balancer import LoadBalancer
@@ -174,7 +175,15 @@ class ServiceProcess(Mortal):
             weather=(KubeError, OxideError),
         )
         self._mapper = ServiceMapper(self.caches[str(SERVICES)])
-        tasks = [asyncio.create_task(self.queue.run()), asyncio.create_task(self._begin())]
+        watch = InstanceWatch(
+            self.rack,
+            LoopClock(),
+            self.caches[str(NODES)],
+            is_needed=lambda: len(self.caches[str(SERVICES)]) > 0,
+            wake=self._wake_all,
+        )
+        work = (self.queue.run(), self._begin(), watch.run())
+        tasks = [asyncio.create_task(each) for each in work]
         unsubscribe = world.store.subscribe(self._on_change)
         self.live(tasks, ways=(self.kube, self.transport), unsubscribe=unsubscribe, aclose=self.rack.aclose)
 
@@ -183,8 +192,7 @@ class ServiceProcess(Mortal):
             while not cache.is_synced and kind != self._unlisted:
                 with contextlib.suppress(KubeError):
                     await cache.relist(self.kube)
-        for each in self.caches[str(SERVICES)]:
-            self._wake(Request(each.metadata.namespace, each.metadata.name))
+        self._wake_all()
 
     def _connect(self, credentials: Credentials) -> OxideClient:
         return OxideClient(
@@ -199,6 +207,10 @@ class ServiceProcess(Mortal):
 
     def _wake(self, request: Request) -> None:
         self.queue.add(request)
+
+    def _wake_all(self) -> None:
+        for each in self.caches[str(SERVICES)]:
+            self._wake(Request(each.metadata.namespace, each.metadata.name))
 
     def _on_change(self, change: Change) -> None:
         cache = self.caches.get(str(change.kind))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import datetime
 import functools
 import json
 import os
-import platform
 import shutil
 import signal
 import sys
@@ -23,23 +21,23 @@ from rich.console import Console
 from hack.controlplane import components
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import ControlPlaneError
-from hack.controlplane.programs import CAPI_CORE, ETCD, KUBE_APISERVER
+from hack.controlplane.programs import CAPI_CORE
 from hack.controlplane.progress import reporter_for
 from hack.demo.provider import install
-from tests.bench.fleet.audit import AuditLog, policy
 from tests.bench.fleet.floor import measure_floor
 from tests.bench.fleet.in_memory import add_in_memory_provider, binaries
 from tests.bench.fleet.limits import judge
 from tests.bench.fleet.parts import Parts
 from tests.bench.fleet.racks import PROFILES, configuration
-from tests.bench.fleet.report import Machine, page, show
+from tests.bench.fleet.report import page, show
 from tests.bench.fleet.results import FleetResult, FloorResult, InMemoryResult, Results
 from tests.bench.fleet.stage import measure_fleet, measure_in_memory
+from tests.bench.machine import Machine
+from tests.integration.audit import IN_MEMORY_USER, USER, AuditLog, apiserver_arguments
 from tests.rack_process import RackProcess
 
 CONFIG: Final = Path(__file__).resolve().parents[3] / "config"
 SIZES: Final = "10,100,1000"
-AUDIT_LOG_MEGABYTES: Final = 4000
 
 
 class _Bench:
@@ -63,13 +61,7 @@ class _Bench:
         arguments = self._arguments
         programs = binaries()
         manifests = components.ensure(os.environ, programs, reporter_for())
-        audit_policy, audit_log = self._directory / "audit-policy.json", self._directory / "audit.log"
-        audit_policy.write_text(json.dumps(policy()))
-        audit_arguments = (
-            f"--audit-policy-file={audit_policy}",
-            f"--audit-log-path={audit_log}",
-            f"--audit-log-maxsize={AUDIT_LOG_MEGABYTES}",
-        )
+        audit_arguments, audit = apiserver_arguments(self._directory, USER, IN_MEMORY_USER)
         plane = ManagementCluster(
             programs, manifests, directory=self._directory / "plane", apiserver_arguments=audit_arguments
         )
@@ -80,7 +72,7 @@ class _Bench:
                 self._parts.ensure(
                     f"fleet-{profile}-{size}",
                     FleetResult,
-                    functools.partial(self._measure_fleet, plane, AuditLog(audit_log), profile, size),
+                    functools.partial(self._measure_fleet, plane, audit, profile, size),
                 )
                 for profile in arguments.profiles
                 for size in arguments.sizes
@@ -141,24 +133,6 @@ class _Bench:
         return path
 
 
-def _machine(*, is_leader_elected: bool) -> Machine:
-    cpuinfo = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")), "unknown")
-    total = int(Path("/proc/meminfo").read_text().splitlines()[0].split()[1]) * 1024
-    return Machine(
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        processors=f"{os.cpu_count()} processors ({model})",
-        memory=f"{total / 1024**3:.0f} GiB",
-        versions={
-            "Python": platform.python_version(),
-            "Kubernetes": KUBE_APISERVER.version,
-            "etcd": ETCD.version,
-            "Cluster API": CAPI_CORE.version,
-        },
-        is_leader_elected=is_leader_elected,
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.fleet", description="Measure the provider with fleets."
@@ -211,7 +185,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (directory / "results.json").write_text(json.dumps(dataclasses.asdict(results), indent=1))
     show(results, console)
     if parsed.report is not None:
-        parsed.report.write_text(page(results, _machine(is_leader_elected=parsed.lease)))
+        parsed.report.write_text(
+            page(results, Machine.here(is_leader_elected=parsed.lease, Cluster_API=CAPI_CORE.version))
+        )
     missed = [verdict for verdict in judge(results) if not verdict.is_met]
     for verdict in missed:
         console.print(f"missed: {verdict.subject}: {verdict.what}", markup=False)

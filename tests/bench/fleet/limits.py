@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from tests.bench.fleet.results import MEGABYTE, FleetResult, Results
+from tests.bench.fleet.results import FleetResult, Results
+from tests.bench.tables import MEGABYTE, Verdict
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["judge"]
 
 CREATE_WRITES: Final = 1.0
 DELETE_WRITES: Final = 3.0
@@ -37,34 +37,6 @@ TIME_RATIO: Final = 1.15
 
 LARGE: Final = 1000
 COMPARED: Final = 100
-
-_ROUNDING: Final = 1e-9
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """A limit and what was measured.
-
-    Attributes:
-        subject: What it was measured on.
-        what: What was measured.
-        measured: How much.
-        limit: How much may be.
-        is_exact: Whether less is as wrong as more: of writes too few leave something undone.
-    """
-
-    subject: str
-    what: str
-    measured: float
-    limit: float
-    is_exact: bool = False
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the limit is kept."""
-        if self.is_exact:
-            return abs(self.measured - self.limit) <= _ROUNDING
-        return self.measured <= self.limit + _ROUNDING
 
 
 def judge(results: Results) -> tuple[Verdict, ...]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from capox.rack.timing import PRESETS
-from tests.bench.fleet.limits import LARGE, Verdict, judge
+from tests.bench.fleet.limits import LARGE, judge
 from tests.bench.fleet.racks import PROFILES
-from tests.bench.fleet.results import MEGABYTE, FleetResult, RackCalls, Results
+from tests.bench.fleet.results import FleetResult, RackCalls, Results
+from tests.bench.machine import Machine
+from tests.bench.tables import Table, as_markdown, limits_table, megabytes, number, seconds, show_tables
 
-__all__ = ["Machine", "page", "show"]
+__all__ = ["page", "show"]
 
 COMMAND: Final = "make bench REPORT=docs/reference/performance.md"
 
@@ -46,42 +46,9 @@ time of the request itself.
 """
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Machine:
-    """Where a run took place.
-
-    Attributes:
-        date: The day, as ISO 8601 has it.
-        processors: What the processors are, and how many.
-        memory: How much there is.
-        versions: What ran, by name.
-        is_leader_elected: Whether the provider held a Lease, as its Deployment has it.
-    """
-
-    date: str
-    processors: str
-    memory: str
-    versions: dict[str, str]
-    is_leader_elected: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
-class _Table:
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    text: str = ""
-
-
 def show(results: Results, console: Console) -> None:
     """Print the tables."""
-    for table in _tables(results):
-        shown = RichTable(title=table.title, title_justify="left")
-        for index, column in enumerate(table.columns):
-            shown.add_column(column, justify="left" if index == 0 else "right", overflow="fold")
-        for row in table.rows:
-            shown.add_row(*row)
-        console.print(shown)
+    show_tables(_tables(results), console)
 
 
 def page(results: Results, machine: Machine) -> str:
@@ -101,10 +68,7 @@ def page(results: Results, machine: Machine) -> str:
         "control plane takes most of them.",
         *_reservations(results, machine),
     ]
-    for table in _tables(results):
-        lines += ["", f"## {table.title}", ""]
-        lines += [*table.text.strip().splitlines(), ""] if table.text else []
-        lines += _markdown(table)
+    lines += as_markdown(_tables(results))
     return "\n".join(lines) + "\n"
 
 
@@ -121,14 +85,9 @@ def _reservations(results: Results, machine: Machine) -> list[str]:
     return found
 
 
-def _markdown(table: _Table) -> list[str]:
-    rows = [table.columns, ("---", *["---:"] * (len(table.columns) - 1)), *table.rows]
-    return ["| " + " | ".join(row) + " |" for row in rows]
-
-
-def _tables(results: Results) -> tuple[_Table, ...]:
+def _tables(results: Results) -> tuple[Table, ...]:
     return (
-        _limits(judge(results)),
+        limits_table("fleet", judge(results)),
         _times(results),
         _phases(results.fleets),
         _calls("Rack calls a machine, created", [(each, each.create) for each in results.fleets], results.fleets),
@@ -140,41 +99,22 @@ def _tables(results: Results) -> tuple[_Table, ...]:
     )
 
 
-def _limits(verdicts: Iterable[Verdict]) -> _Table:
-    rows = tuple(
-        (
-            each.subject,
-            each.what,
-            _number(each.measured),
-            ("exactly " if each.is_exact else "at most ") + _number(each.limit),
-            "yes" if each.is_met else "NO",
-        )
-        for each in verdicts
-    )
-    return _Table(
-        "What has to be reached",
-        ("fleet", "what", "measured", "limit", "reached"),
-        rows,
-        "`make bench` ends with an error when one of these is missed.",
-    )
-
-
-def _times(results: Results) -> _Table:
+def _times(results: Results) -> Table:
     rows = []
     for fleet in results.fleets:
         floor, in_memory = results.floor_of(fleet), results.in_memory_of(fleet)
         rows.append(
             (
                 _subject(fleet),
-                _seconds(fleet.times.provisioned),
-                _seconds(floor.create_seconds if floor else None),
-                _seconds(in_memory.times.provisioned if in_memory else None),
-                _seconds(fleet.times.deleted),
-                _seconds(floor.delete_seconds if floor else None),
-                _seconds(in_memory.times.deleted if in_memory else None),
+                seconds(fleet.times.provisioned),
+                seconds(floor.create_seconds if floor else None),
+                seconds(in_memory.times.provisioned if in_memory else None),
+                seconds(fleet.times.deleted),
+                seconds(floor.delete_seconds if floor else None),
+                seconds(in_memory.times.deleted if in_memory else None),
             )
         )
-    return _Table(
+    return Table(
         "Wall time",
         (
             "fleet",
@@ -190,18 +130,18 @@ def _times(results: Results) -> _Table:
     )
 
 
-def _phases(fleets: Sequence[FleetResult]) -> _Table:
+def _phases(fleets: Sequence[FleetResult]) -> Table:
     rows = tuple(
         (
             _subject(each),
-            _seconds(each.times.applied),
-            _seconds(each.times.identified),
-            _seconds(each.times.infrastructure),
-            _seconds(each.times.provisioned),
+            seconds(each.times.applied),
+            seconds(each.times.identified),
+            seconds(each.times.infrastructure),
+            seconds(each.times.provisioned),
         )
         for each in fleets
     )
-    return _Table(
+    return Table(
         "Where the time goes",
         ("fleet", "all applied", "all made", "all infrastructure provisioned", "all Machines provisioned"),
         rows,
@@ -209,7 +149,7 @@ def _phases(fleets: Sequence[FleetResult]) -> _Table:
     )
 
 
-def _calls(title: str, calls: Sequence[tuple[FleetResult, RackCalls]], fleets: Sequence[FleetResult]) -> _Table:
+def _calls(title: str, calls: Sequence[tuple[FleetResult, RackCalls]], fleets: Sequence[FleetResult]) -> Table:
     operations = sorted({operation for _, each in calls for operation in each.by_operation})
     rows = tuple(
         (
@@ -219,7 +159,7 @@ def _calls(title: str, calls: Sequence[tuple[FleetResult, RackCalls]], fleets: S
         for operation in operations
     )
     totals = (("all reads", *(_rate(each.reads, fleet.machines) for fleet, each in calls)),)
-    return _Table(
+    return Table(
         title,
         ("operation", *map(_subject, fleets)),
         rows + totals,
@@ -227,20 +167,20 @@ def _calls(title: str, calls: Sequence[tuple[FleetResult, RackCalls]], fleets: S
     )
 
 
-def _rest(fleets: Sequence[FleetResult]) -> _Table:
+def _rest(fleets: Sequence[FleetResult]) -> Table:
     rows = tuple(
         (
             _subject(each),
             f"{each.rest_seconds:.0f} s",
-            _number(each.readings_a_minute),
-            _number(sum(each.rest.by_operation.values()) * 60 / each.rest_seconds),
+            number(each.readings_a_minute),
+            number(sum(each.rest.by_operation.values()) * 60 / each.rest_seconds),
             str(each.writes_at_rest),
             str(each.rest_writes.get("leases", 0)),
-            _number(each.cpu["provider"].rest * 1000 / each.rest_seconds),
+            number(each.cpu["provider"].rest * 1000 / each.rest_seconds),
         )
         for each in fleets
     )
-    return _Table(
+    return Table(
         "At rest",
         (
             "fleet",
@@ -256,7 +196,7 @@ def _rest(fleets: Sequence[FleetResult]) -> _Table:
     )
 
 
-def _costs(results: Results) -> _Table:
+def _costs(results: Results) -> Table:
     rows = []
     for fleet in results.fleets:
         in_memory = results.in_memory_of(fleet)
@@ -265,16 +205,16 @@ def _costs(results: Results) -> _Table:
         rows.append(
             (
                 _subject(fleet),
-                _megabytes(fleet.resident_bytes),
-                _megabytes(fleet.peak_bytes),
+                megabytes(fleet.resident_bytes),
+                megabytes(fleet.peak_bytes),
                 f"{fleet.cpu_per_machine * 1000:.0f} ms",
-                _number(requests / fleet.machines),
-                _number(writes / fleet.machines),
-                _megabytes(in_memory.peak_bytes) if in_memory else "",
+                number(requests / fleet.machines),
+                number(writes / fleet.machines),
+                megabytes(in_memory.peak_bytes) if in_memory else "",
                 f"{(in_memory.cpu.create + in_memory.cpu.delete) * 1000 / fleet.machines:.0f} ms" if in_memory else "",
             )
         )
-    return _Table(
+    return Table(
         "What the provider costs",
         (
             "fleet",
@@ -291,12 +231,12 @@ def _costs(results: Results) -> _Table:
     )
 
 
-def _processes(fleets: Sequence[FleetResult]) -> _Table:
+def _processes(fleets: Sequence[FleetResult]) -> Table:
     rows = tuple(
-        (_subject(each), *(_seconds(each.cpu[name].create if name in each.cpu else None) for name in _DOMINANT))
+        (_subject(each), *(seconds(each.cpu[name].create if name in each.cpu else None) for name in _DOMINANT))
         for each in fleets
     )
-    return _Table(
+    return Table(
         "CPU time until provisioned",
         ("fleet", *_DOMINANT),
         rows,
@@ -304,10 +244,10 @@ def _processes(fleets: Sequence[FleetResult]) -> _Table:
     )
 
 
-def _profiles() -> _Table:
+def _profiles() -> Table:
     names = ("instance_create", "instance_start", "instance_stop", "disk_create", "disk_delete", "address_change")
     rows = tuple((f"`{name}`", *(f"{getattr(PRESETS[profile], name):g} s" for profile in PROFILES)) for name in names)
-    return _Table(
+    return Table(
         "The rack's two timings",
         ("what takes how long", *PROFILES),
         rows,
@@ -320,16 +260,4 @@ def _subject(fleet: FleetResult) -> str:
 
 
 def _rate(count: int, machines: int) -> str:
-    return f"{_number(count / machines)} ({count})" if count else "0"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f} s"
-
-
-def _megabytes(value: int) -> str:
-    return f"{value / MEGABYTE:.0f} MB"
+    return f"{number(count / machines)} ({count})" if count else "0"

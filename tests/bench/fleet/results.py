@@ -9,8 +9,6 @@ from typing import Final, Literal
 
 __all__ = ["Costs", "FleetResult", "FloorResult", "InMemoryResult", "RackCalls", "Results", "Times"]
 
-MEGABYTE: Final = 1_000_000
-
 _MACHINE_WRITES: Final = ("instance_", "disk_")
 
 

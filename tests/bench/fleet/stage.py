@@ -6,7 +6,6 @@ import base64
 import functools
 import http.client
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,11 +16,11 @@ from hack.controlplane import processes as control_plane_processes
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.errors import RequestError
 from tests.bench.fleet import manifests, processes
-from tests.bench.fleet.audit import USER, AuditLog, is_write
 from tests.bench.fleet.manifests import CREDENTIALS, Fleet, path_of
 from tests.bench.fleet.racks import TOKEN, calls_of, count_readings
 from tests.bench.fleet.results import Costs, FleetResult, InMemoryResult, Times
 from tests.bench.fleet.sightings import GONE, Sightings
+from tests.integration.audit import USER, AuditLog, is_write
 from tests.integration.provider_process import ProviderProcess
 from tests.integration.waiting import eventually
 from tests.rack_process import RackProcess
@@ -112,13 +111,7 @@ class _FleetRun:
             with life.phase("rest"):
                 time.sleep(self._rest_seconds)
             rest, readings = calls_of(rack), count_readings(rack.control.calls())
-            writes = Counter(
-                {
-                    resource: n
-                    for (verb, resource), n in self._audit.requests(USER, mark).items()
-                    if is_write((verb, ""))
-                }
-            )
+            writes = self._audit.writes(USER, mark)
             resident = processes.resident_bytes(self._pid)
             self._say("deleting")
             rack.control.clear_calls()

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 from tests.bench.fleet.results import (
-    MEGABYTE,
     Costs,
     FleetResult,
     FloorResult,
@@ -15,6 +14,7 @@ from tests.bench.fleet.results import (
     Results,
     Times,
 )
+from tests.bench.tables import MEGABYTE
 
 
 def calls(**by_operation: int) -> RackCalls:

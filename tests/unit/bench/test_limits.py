@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.bench.fleet.limits import judge
-from tests.bench.fleet.results import MEGABYTE, Costs, FleetResult, Results
+from tests.bench.fleet.results import Costs, FleetResult, Results
+from tests.bench.tables import MEGABYTE
 from tests.unit.bench.fleets import calls, fleet, results
 
 GOOD = fleet(1000)

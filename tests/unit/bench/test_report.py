@@ -7,7 +7,8 @@ import io
 
 from rich.console import Console
 
-from tests.bench.fleet.report import Machine, page, show
+from tests.bench.fleet.report import page, show
+from tests.bench.machine import Machine
 from tests.unit.bench.fleets import fleet, results
 
 MACHINE = Machine(

@@ -73,11 +73,11 @@ class TestMoves:
 
     @simulated
     async def test_instance_stopped(self) -> None:
-        """S13, S14: seen at the rack, without waiting for Kubernetes to notice."""
+        """S13, S14: seen at the rack, without waiting for Kubernetes to notice or for the Service's own turn."""
         world, holder = await world_with_holder()
         await world.ask(202, "POST", f"/v1/instances/{world.instance(holder).id}/stop")
 
-        await expect_move(world, holder, 120)
+        await expect_move(world, holder, 45)
 
         await world.end()
 

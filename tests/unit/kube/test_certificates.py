@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import pathlib
 import ssl
 import sys
@@ -11,7 +10,7 @@ import sys
 import pytest
 
 from capox.kube import certificates
-from capox.kube.self_signed import certificate_and_key
+from capox.kube.self_signed import new_certificate
 
 
 async def test_a_process_serves_under_a_certificate_of_its_own() -> None:
@@ -48,7 +47,7 @@ async def test_what_makes_certificates_stays_out_of_the_process() -> None:
 
 async def test_a_program_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what it said."""
-    monkeypatch.setattr(certificates, "_PROGRAM", "capox.kube.nothing_of_that_name")
+    monkeypatch.setattr(certificates, "_MAKER", "capox.kube.nothing_of_that_name")
     with pytest.raises(OSError, match="nothing_of_that_name"):
         await certificates.self_signed("x")
 
@@ -56,7 +55,7 @@ async def test_a_program_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_certificate_and_its_key_belong_together(tmp_path: pathlib.Path) -> None:
     """OpenSSL refuses those that do not."""
     file = tmp_path / "both.pem"
-    file.write_bytes(certificate_and_key("capox-0", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)))
+    file.write_bytes(new_certificate("capox-0"))
     certificates.tls_from_files(file)
     file.write_bytes(b"nothing")
     with pytest.raises(OSError, match="PEM"):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["IN_MEMORY_USER", "USER", "AuditLog", "is_write", "policy"]
+__all__ = ["CCM_USER", "IN_MEMORY_USER", "USER", "AuditLog", "apiserver_arguments", "is_write"]
 
 USER: Final = "system:serviceaccount:capox-system:capox-manager"
 """Who this provider is."""
@@ -16,17 +16,39 @@ USER: Final = "system:serviceaccount:capox-system:capox-manager"
 IN_MEMORY_USER: Final = "system:serviceaccount:capd-system:capd-manager"
 """Who Cluster API's in-memory provider is."""
 
+CCM_USER: Final = "system:serviceaccount:kube-system:capox-cloud-controller-manager"
+"""Who the cloud controller manager is."""
+
+MEGABYTES_MAX: Final = 4000
+"""How long the log may become before the apiserver begins another one."""
+
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
-def policy() -> dict[str, Any]:
-    """The audit policy: every request of the two providers, and nothing of anybody else, which would only cost time."""
-    return {
+def apiserver_arguments(directory: Path, *users: str) -> tuple[tuple[str, ...], AuditLog]:
+    """Have an apiserver log every request of these users, and nothing of anybody else, which would only cost time.
+
+    Args:
+        directory: Where the policy and the log go.
+        *users: Who is logged.
+
+    Returns:
+        The arguments for the apiserver, and the log that it will write.
+    """
+    policy = {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived", "ResponseStarted"],
-        "rules": [{"level": "Metadata", "users": [USER, IN_MEMORY_USER]}, {"level": "None"}],
+        "rules": [{"level": "Metadata", "users": list(users)}, {"level": "None"}],
     }
+    policy_file, log_file = directory / "audit-policy.json", directory / "audit.log"
+    policy_file.write_text(json.dumps(policy))
+    arguments = (
+        f"--audit-policy-file={policy_file}",
+        f"--audit-log-path={log_file}",
+        f"--audit-log-maxsize={MEGABYTES_MAX}",
+    )
+    return arguments, AuditLog(log_file)
 
 
 def is_write(request: tuple[str, str]) -> bool:
@@ -47,6 +69,14 @@ class AuditLog:
     def mark(self) -> int:
         """The present end, for `requests` later."""
         return self._path.stat().st_size if self._path.exists() else 0
+
+    def writes(self, user: str, since: int) -> Counter[str]:
+        """How often a user wrote to which resource since a mark."""
+        writes: Counter[str] = Counter()
+        for request, count in self.requests(user, since).items():
+            if is_write(request):
+                writes[request[1]] += count
+        return writes
 
     def requests(self, user: str, since: int) -> Counter[tuple[str, str]]:
         """How often a user asked what since a mark: verb, and resource with its subresource."""
