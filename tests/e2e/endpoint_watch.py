@@ -156,10 +156,8 @@ def tell(answers: Sequence[Answer], moves: Sequence[Move]) -> str:
     """What was seen, for people: each move beside its silence, and every other silence."""
     good = sum(answer.status == OK for answer in answers)
     shown = {answer.machine for answer in answers} - {"-"}
-    lines = [
-        f"{len(answers)} questions, {good} answered well, by {len(shown)} machines; "
-        f"for {longest_pause(answers):.2f} s at most the client asked nothing"
-    ]
+    pause = f"for {longest_pause(answers):.2f} s at most the client asked nothing"
+    lines = [f"{len(answers)} questions, {good} answered well, by {len(shown)} machines; {pause}"]
     lines += [
         f"moved at {_clock(move.began)}: nobody answered for {silence_of(answers, move):.2f} s; detach and attach took "
         f"the rack {move.rack_seconds:.2f} s, together with what lay between them {move.ended - move.began:.2f} s; "
