@@ -7,6 +7,7 @@ import copy
 import difflib
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,12 @@ class Workload:
         """The kubelets' versions when every Node is Ready."""
         nodes = self.nodes()
         return [node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes] if all(map(is_ready, nodes)) else []
+
+    def heard_of(self, node: str) -> datetime:
+        """When a Node's kubelet was last heard of; the beginning of time when it never was."""
+        leases = self._machines.objects(self.name, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+        times = [each["spec"]["renewTime"] for each in leases if each["metadata"]["name"] == node]
+        return max(map(datetime.fromisoformat, times), default=datetime.min.replace(tzinfo=UTC))
 
     def await_nodes(self, count: int, version: str, *, within_seconds: float = BOOT_SECONDS) -> None:
         """Wait until there are so many Nodes, all of this version and Ready, and so many machines, all running."""
