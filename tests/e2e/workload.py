@@ -107,7 +107,7 @@ class Workload:
         def are_there() -> bool:
             """Whether all of them are, and nothing else."""
             machines = self.machines()
-            running = [each for each in machines.values() if each["status"].get("phase") == "Running"]
+            running = [each for each in machines.values() if each.get("status", {}).get("phase") == "Running"]
             return len(running) == len(machines) == count and self.ready_versions() == [version] * count
 
         eventually(
@@ -148,7 +148,9 @@ class Workload:
         eventually(
             "each Machine knows its Node",
             lambda: (
-                sorted((each["status"].get("nodeRef") or {}).get("name", "") for each in self.machines().values())
+                sorted(
+                    (each.get("status", {}).get("nodeRef") or {}).get("name", "") for each in self.machines().values()
+                )
                 == sorted(nodes)
             ),
             within_seconds=120,
