@@ -142,6 +142,11 @@ def silence_of(answers: Sequence[Answer], move: Move) -> float:
     )
 
 
+def longest_pause(answers: Sequence[Answer]) -> float:
+    """For how many seconds nothing was asked: what happened meanwhile nobody has seen."""
+    return max((after.began - before.began for before, after in itertools.pairwise(answers)), default=float("inf"))
+
+
 def machines_after(answers: Sequence[Answer], move: Move, until: float) -> set[str]:
     """Who answered well what was asked between a move and a later moment."""
     return {answer.machine for answer in answers if answer.status == OK and move.ended <= answer.began < until}
@@ -150,9 +155,9 @@ def machines_after(answers: Sequence[Answer], move: Move, until: float) -> set[s
 def tell(answers: Sequence[Answer], moves: Sequence[Move]) -> str:
     """What was seen, for people: each move beside its silence, and every other silence."""
     good = sum(answer.status == OK for answer in answers)
-    lines = [
-        f"{len(answers)} questions, {good} answered, {len({answer.machine for answer in answers} - {'-'})} machines"
-    ]
+    shown = {answer.machine for answer in answers} - {"-"}
+    pause = f"for {longest_pause(answers):.2f} s at most the client asked nothing"
+    lines = [f"{len(answers)} questions, {good} answered well, by {len(shown)} machines; {pause}"]
     lines += [
         f"moved at {_clock(move.began)}: nobody answered for {silence_of(answers, move):.2f} s; detach and attach took "
         f"the rack {move.rack_seconds:.2f} s, together with what lay between them {move.ended - move.began:.2f} s; "

@@ -7,6 +7,7 @@ import copy
 import difflib
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,19 @@ class Workload:
         nodes = self.nodes()
         return [node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes] if all(map(is_ready, nodes)) else []
 
+    def heard_of(self, node: str) -> datetime:
+        """When a Node's kubelet was last heard of; the beginning of time when it never was."""
+        leases = self._machines.objects(self.name, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases")
+        times = [each["spec"]["renewTime"] for each in leases if each["metadata"]["name"] == node]
+        return max(map(datetime.fromisoformat, times), default=datetime.min.replace(tzinfo=UTC))
+
     def await_nodes(self, count: int, version: str, *, within_seconds: float = BOOT_SECONDS) -> None:
         """Wait until there are so many Nodes, all of this version and Ready, and so many machines, all running."""
 
         def are_there() -> bool:
             """Whether all of them are, and nothing else."""
             machines = self.machines()
-            running = [each for each in machines.values() if each["status"].get("phase") == "Running"]
+            running = [each for each in machines.values() if each.get("status", {}).get("phase") == "Running"]
             return len(running) == len(machines) == count and self.ready_versions() == [version] * count
 
         eventually(
@@ -145,7 +152,9 @@ class Workload:
         eventually(
             "each Machine knows its Node",
             lambda: (
-                sorted((each["status"].get("nodeRef") or {}).get("name", "") for each in self.machines().values())
+                sorted(
+                    (each.get("status", {}).get("nodeRef") or {}).get("name", "") for each in self.machines().values()
+                )
                 == sorted(nodes)
             ),
             within_seconds=120,

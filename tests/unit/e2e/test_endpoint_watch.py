@@ -115,6 +115,14 @@ def test_a_silence_long_after_a_move_is_not_the_moves() -> None:
     assert re.search(r"no answer came for 5\.00 s$", told[2])
 
 
+def test_a_client_that_does_not_ask_is_seen() -> None:
+    """Its log has no gap that anybody could have met, and proves nothing about that time."""
+    answers = answered(1.0, 1.1, 4.1, 4.2)
+
+    assert endpoint_watch.longest_pause(answers) == pytest.approx(3.0)
+    assert endpoint_watch.longest_pause([]) == float("inf")
+
+
 def test_who_answers_after_a_move_is_told_by_the_certificate() -> None:
     """Answers that were begun before the attach was over count for nobody."""
     answers = answered(10.55, machine="one") + answered(10.7, 11.0, machine="two") + answered(20.0, machine="three")
