@@ -70,7 +70,7 @@ Stop the instance that has the Service's address, and see the address move. The 
 were not told to look on only:
   {_KUBECTL} patch oxidemachine {holder.machine} --type merge -p {patch}
   {stop}
-  {inside} get service {SERVICE} --watch      # the second address is the new holder's
+  {inside} get service {SERVICE} --watch      # the private address is the new holder's
   curl http://{holder.address}/
 
 {_end("a minute; then the rack is empty again, the Service's address included")}
