@@ -193,13 +193,14 @@ class _Replica:
         }
         readiness = {"watches-complete": self._when_working(serving.manager_readiness(self._manager))}
         settings = self._settings
-        if settings.health_address is not None:
-            where = serving.Address(settings.health_address.host, settings.health_address.port)
-            await stack.enter_async_context(serving.serve(where, serving.health_routes(health, readiness)))
         if settings.diagnostics_address is not None:
             where = serving.Address(settings.diagnostics_address.host, settings.diagnostics_address.port)
             guard, tls = (None, None) if settings.is_diagnostics_insecure else await self._protection()
             await stack.enter_async_context(serving.serve(where, (serving.metrics_route(self._registry, guard),), tls))
+        # Last, so that who is ready serves all of it.
+        if settings.health_address is not None:
+            where = serving.Address(settings.health_address.host, settings.health_address.port)
+            await stack.enter_async_context(serving.serve(where, serving.health_routes(health, readiness)))
 
     async def _protection(self) -> tuple[serving.Guard, ssl.SSLContext]:
         """What Cluster API's managers put before their diagnostics: HTTPS, and the cluster's own rights."""
