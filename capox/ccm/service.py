@@ -145,11 +145,13 @@ class ServiceReconciler:
             self._forget(request)
             return DONE
         pauses = [self._period_seconds if outcome.retry_seconds is None else outcome.retry_seconds]
+        pauses = [each * (1.0 + 0.2 * self._deps.randomness.random()) for each in pauses]
         grace_seconds = grace_left_seconds(self._deps.nodes, self._deps.now())
         if grace_seconds is not None:
-            # Not a moment before: what has just been well for too long must not be found well again.
-            pauses.append(grace_seconds + 1.0)
-        return Result(requeue_after_seconds=min(pauses) * (1.0 + 0.2 * self._deps.randomness.random()))
+            # Not a moment before: what has just been well for too long must not be found well again. And not a fifth
+            # later, as other pauses may be: traffic waits for it.
+            pauses.append(grace_seconds + 1.0 + self._deps.randomness.random())
+        return Result(requeue_after_seconds=min(pauses))
 
     def _on_failure(self, request: Request, work: _ServicePass, error: OxideError | CredentialsError) -> Result:
         """The rack could not be read, or does not let these credentials do something: all stays as it is (S11, S23)."""

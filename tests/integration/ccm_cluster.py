@@ -105,6 +105,7 @@ class CCMCluster:
         """Make Services of type LoadBalancer on the `PORTS` in turn, and wait until all are served."""
         made = dict(zip((f"web-{n:03}" for n in range(count)), itertools.cycle(PORTS)))
         self._ports |= made
+        self._let_in()
         _in_parallel(self._make_service, made)
         self.await_served()
 
@@ -198,6 +199,23 @@ class CCMCluster:
         with self._rack.client() as client:
             made = client.post("/v1/instances", params={"project": "demo"}, json=body).raise_for_status()
         self.instances[name] = made.json()["id"]
+
+    def _let_in(self) -> None:
+        """Have the VPC's firewall let the Services' ports in; without that each Service would warn again and again."""
+        where = {"project": "demo", "vpc": "default"}
+        rule = {
+            "name": "services",
+            "description": "",
+            "status": "enabled",
+            "direction": "inbound",
+            "action": "allow",
+            "priority": 1000,
+            "targets": [{"type": "vpc", "value": "default"}],
+            "filters": {"protocols": [{"type": "tcp"}], "ports": [str(port) for port in PORTS]},
+        }
+        with self._rack.client() as client:
+            answer = client.put("/v1/vpc-firewall-rules", params=where, json={"rules": [rule]})
+            assert answer.is_success, answer.text
 
     def _make_service(self, name: str) -> None:
         ports = [{"port": self._ports[name]}]

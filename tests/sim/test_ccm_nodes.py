@@ -280,7 +280,7 @@ def test_a_partial_answer_writes_nothing(operation: str) -> None:
         await world.add_instance("node-2")
         before = world.node("node-1")
         # Until the lists that were read are too old to serve.
-        await world.pass_time(40)
+        await world.pass_time(70)
         world.fault("unavailable", operation=operation)
         world.register("node-2")
         # Stopped and started again, so that its interfaces are read anew.

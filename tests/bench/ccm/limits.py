@@ -22,7 +22,7 @@ RESIDENT_MEGABYTES: Final = 90.0
 RACK_CALLS: Final = 4.0
 """Calls a minute at rest."""
 
-FAILOVER_RATIO: Final = 5.0
+FAILOVER_RATIO: Final = 8.0
 """A failover beyond the time that has to pass before anybody may know of it, against the rack's detach and attach."""
 
 

@@ -16,7 +16,7 @@ from capox.rack import external_addresses
 from tests.sim.loop import EPOCH, simulated
 from tests.sim.service_world import CLUSTER_ID, FINALIZER, NAMESPACE, ServiceWorld
 
-PERIOD_SECONDS = 150.0
+PERIOD_SECONDS = 170.0
 """The longest time between two looks at a Service at rest, and that of a list."""
 
 
@@ -382,3 +382,31 @@ def test_killed_after_any_write_of_a_life(step: int) -> None:
     from tests.sim.loop import simulate  # noqa: PLC0415 -- beside its only use
 
     simulate(life, seed=step)
+
+
+@simulated
+async def test_rest_costs_four_calls_a_minute() -> None:
+    """The lists are shared and everything else is remembered; a list counts once, with the empty page that ends it."""
+    world = await served(*(f"web-{number}" for number in range(12)), nodes=20)
+    await world.pass_time(60)
+    before = len(world.rack.app.log)
+    minutes = 20
+    await world.pass_time(60 * minutes)
+
+    begun = [call for call in world.rack.app.log.entries()[before:] if "page_token=" not in call.query]
+    assert len(begun) <= 4 * minutes
+    assert {call.operation for call in begun} >= {"instance_list", "floating_ip_list"}
+    await world.end()
+
+
+@simulated
+async def test_without_services_the_rack_is_not_asked() -> None:
+    """Nodes alone are watched by Kubernetes."""
+    world = ServiceWorld()
+    await world.add_nodes(3)
+    world.start()
+    before = len(world.rack.app.log)
+    await world.pass_time(300)
+
+    assert len(world.rack.app.log) == before
+    await world.end()
