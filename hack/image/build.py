@@ -39,7 +39,7 @@ ENVIRONMENT: Final = {
     "PYTHONUNBUFFERED": "1",
     # Large blocks, such as the buffers of TLS connections, go back to the system when they are freed: once glibc has
     # seen one freed it would keep the likes of it in its heap. One arena for the few threads there are. Measured with
-    # 100 Nodes: 5 MB.
+    # 100 Nodes: 2 MB.
     "MALLOC_MMAP_THRESHOLD_": "131072",
     "MALLOC_ARENA_MAX": "1",
 }
