@@ -54,7 +54,8 @@ def image(docker_host: str) -> str:
     """A guest image that boots in a moment."""
     missing = small_image.missing_programs()
     if missing:
-        pytest.skip(f"the small guest image is made of this computer's {', '.join(missing)}, which is not installed")
+        programs = ", ".join(missing)
+        pytest.skip(f"the small guest image is made of this computer's {programs}; tests/e2e/packages.txt says of what")
     return small_image.make(docker_host)
 
 

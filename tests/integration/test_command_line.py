@@ -92,6 +92,9 @@ def test_build_lists_where_everything_is(command_line: CommandLine) -> None:
         "capi-kubeadm-control-plane",
         "clusterctl",
     ]
+    named = command_line.run("build", "kubectl", "etcd").splitlines()
+    assert [line.split()[0] for line in named] == ["kubectl", "etcd"]
+    assert "kube-foo is none of " in command_line.run("build", "kube-foo", exit_code=2)
 
 
 def test_a_bad_name_is_explained(command_line: CommandLine) -> None:

@@ -21,8 +21,14 @@ Shell = Callable[[str], Awaitable[str]]
 
 # A machine with systemd and a kubelet watches many files; with the kernel's defaults the second one fails.
 _AT_LEAST: Final = {"fs.inotify.max_user_instances": 8192, "fs.inotify.max_user_watches": 1_048_576}
-# What a kubelet writes, and Debian's systemd at boot (in older kernels). In a privileged container that is the host's.
+# What a kubelet writes, and systemd with what distributions give it. In a privileged container these are the host's.
 _WRITTEN_BY_GUESTS: Final = {
+    "fs.file-max": "9223372036854775807",
+    "fs.nr_open": "1073741816",
+    "fs.protected_fifos": "1",
+    "fs.protected_hardlinks": "1",
+    "fs.protected_regular": "2",
+    "fs.protected_symlinks": "1",
     "kernel.keys.root_maxbytes": "25000000",
     "kernel.keys.root_maxkeys": "1000000",
     "kernel.panic": "10",

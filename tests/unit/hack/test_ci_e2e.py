@@ -140,10 +140,12 @@ def test_a_failing_test_is_a_failure(tree: Tree) -> None:
 
 def test_time_that_is_over_is_no_failure(tree: Tree) -> None:
     """Tests that hang are interrupted, and killed with what they have started where that does not help."""
-    tree.write("bin/make", "trap '' INT; sleep 600 & echo $! >child; wait; sleep 600")
+    noted = "printf '3\\tFAILED\\te2e\\n' >>$STAGE_TIMES"
+    tree.write("bin/make", f"trap '' INT; {noted}; sleep 600 & echo $! >child; wait; sleep 600")
     done = tree.run(3, LEAST=0, GRACE=1)
 
     assert (done.returncode, tree.results) == (0, {"e2e": "stopped"})
+    assert "FAILED" not in (tree.directory / "times").read_text()
     assert "it is not judged" in done.stdout
     child = Path("/proc") / (tree.directory / "child").read_text().strip()
     eventually("the child is gone", lambda: not child.exists() or "Z" in (child / "stat").read_text().split()[2])
