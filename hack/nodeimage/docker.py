@@ -116,6 +116,19 @@ class Docker:
         """Remove an image that no container and no tag needs any more; one that is needed stays."""
         self._ask("image", "rm", identity)
 
+    def references(self, pattern: str) -> list[str]:
+        """The images whose name and tag fit a pattern, the newest first."""
+        arguments = ("--format", "{{ .Repository }}:{{ .Tag }}", "--filter", f"reference={pattern}")
+        return self._ask("images", *arguments).split()
+
+    def name_too(self, reference: str, other: str) -> None:
+        """Give an image another name as well.
+
+        Raises:
+            NodeImageError: it is not there.
+        """
+        self._run("tag", reference, other)
+
     def remove_old_stages(self, label: str) -> None:
         """Remove what earlier builds have left of a stage; what is younger than a week may still save a build work."""
         self._ask("image", "prune", "--force", "--filter", f"label={label}", "--filter", f"until={_STAGE_AGE}")

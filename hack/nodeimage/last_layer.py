@@ -2,6 +2,9 @@
 
 It follows capox's sources, which change more often than anything else here, and is made again in seconds. `refreshed`
 is for whoever is about to boot machines: node images that are there get the layer of this tree's sources.
+
+A finished image never changes under its name, which has the key of what is in it: a rack that runs goes on booting what
+it began with, whatever another tree makes meanwhile. The short name, for people, is the last one's that was made.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from hack.controlplane.paths import REPOSITORY
 from hack.nodeimage import debian, manager_image, register
 from hack.nodeimage.docker import Docker
 from hack.nodeimage.errors import NodeImageError
+from hack.nodeimage.releases import as_tag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,9 +36,13 @@ KEY_LABEL: Final = "capox.node-image.key"
 """What went into an image."""
 BASE_LABEL: Final = "capox.node-image.base"
 """What an image stands on."""
+MANAGER_LABEL: Final = "capox.node-image.manager"
+"""The name of capox's own image in it."""
 REPOSITORY_NAME: Final = "capox/node"
 BARE_SUFFIX: Final = "-bare"
 _IMAGE_SECONDS: Final = 15
+_KEPT: Final = 4
+"""How many images of a version stay: several trees may have racks that boot their own."""
 
 
 @dataclass(frozen=True)
@@ -87,23 +95,23 @@ class LastLayer:
         return image
 
     def put(self, manager: ManagerImage, tag: str) -> Finished:
-        """The node image of a tag with the layer, from the engine or made now.
+        """The node image of a version with the layer, from the engine or made now.
 
         Args:
             manager: what the layer holds.
-            tag: the tag, of the image without the layer as well.
+            tag: the version as a tag, which is that of the image without the layer, too.
 
         Raises:
             NodeImageError: it cannot be made.
         """
-        bare, reference = f"{REPOSITORY_NAME}{BARE_SUFFIX}:{tag}", f"{REPOSITORY_NAME}:{tag}"
+        bare, short = f"{REPOSITORY_NAME}{BARE_SUFFIX}:{tag}", f"{REPOSITORY_NAME}:{tag}"
         parts = [self._docker.label(bare, KEY_LABEL) or "", manager.key, (FOLDER / "Dockerfile").read_text()]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+        reference = f"{short}-{key}"
         is_new = self._docker.label(reference, KEY_LABEL) != key
         if is_new:
-            previous = self._docker.image_id(reference)
             with (
-                self._reporter.stage(f"Putting capox into {reference}", expected_seconds=_IMAGE_SECONDS) as stage,
+                self._reporter.stage(f"Putting capox into {short}", expected_seconds=_IMAGE_SECONDS) as stage,
                 tempfile.TemporaryDirectory(prefix=".context-", dir=self._cache) as temporary,
             ):
                 context = Path(temporary)
@@ -111,10 +119,12 @@ class LastLayer:
                 shutil.copy(FOLDER / "Dockerfile", context)
                 shutil.copy(IMPORT_SCRIPT, context)
                 shutil.copy(manager.archive, context / "images")
-                arguments = ["--tag", reference, "--label", f"{KEY_LABEL}={key}", "--build-arg", f"BARE={bare}"]
+                arguments = ["--tag", reference, "--build-arg", f"BARE={bare}"]
+                arguments += ["--label", f"{KEY_LABEL}={key}", "--label", f"{MANAGER_LABEL}={manager.reference}"]
                 self._docker.build([*arguments, temporary], self._cache / f"last-layer-{tag}.log", stage)
-            if previous is not None and previous != self._docker.image_id(reference):
-                self._docker.remove_image(previous)
+            for old in self._docker.references(f"{short}-*")[_KEPT:]:
+                self._docker.remove_image(old)
+        self._docker.name_too(reference, short)
         return Finished(reference, key, self._docker.size_bytes(reference), is_new)
 
 
@@ -137,7 +147,7 @@ def refreshed(docker_host: str, environ: Mapping[str, str], reporter: Reporter) 
     images: list[RegisteredImage] = []
     manager: ManagerImage | None = None
     for image in register.registered(environ):
-        tag = image.reference.rpartition(":")[2]
+        tag = as_tag(image.kubernetes)
         base = docker.label(f"{REPOSITORY_NAME}{BARE_SUFFIX}:{tag}", BASE_LABEL)
         if base is None or docker.image_id(base) is None:
             raise NodeImageError(
@@ -147,7 +157,7 @@ def refreshed(docker_host: str, environ: Mapping[str, str], reporter: Reporter) 
         manager = manager or layer.manager(base)
         finished = layer.put(manager, tag)
         identity, size_bytes = register.identity(image.name, finished.key), register.rounded(finished.size_bytes)
-        images.append(dataclasses.replace(image, id=identity, size_bytes=size_bytes))
+        images.append(dataclasses.replace(image, id=identity, size_bytes=size_bytes, reference=finished.reference))
     if manager is not None:
         register.write(images, manager.reference, environ)
     return images

@@ -38,6 +38,11 @@ EARLIER_TOOLS: Final = "kubernetes-1.35"
 _NEXT_PATCH: Final = 1
 
 
+def as_tag(version: str) -> str:
+    """A version as the tag of an image, where a plus sign cannot stand; kubeadm writes it the same way."""
+    return version.replace("+", "_")
+
+
 @dataclass(frozen=True)
 class Release:
     """A version of Kubernetes for machines.
@@ -54,8 +59,8 @@ class Release:
 
     @property
     def tag(self) -> str:
-        """The version as the tag of an image, where a plus sign cannot stand; kubeadm writes it the same way."""
-        return self.version.replace("+", "_")
+        """The version as the tag of an image."""
+        return as_tag(self.version)
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from hack.controlplane import components
 from hack.controlplane.binaries import resolve
 from hack.controlplane.capi import ManagementCluster
 from hack.controlplane.programs import KUBECTL
-from hack.nodeimage import register
+from hack.nodeimage.last_layer import MANAGER_LABEL
 from hack.nodeimage.register import RegisteredImage
 from tests.e2e.lab import NAME, Lab
 from tests.integration.provider_process import ProviderProcess, install
@@ -222,7 +222,9 @@ def open_machines(
             {"name": "allow-internal-inbound", "filters": {"hosts": [{"type": "vpc", "value": "default"}]}},
             {"name": "allow-api", "filters": {"ports": ["6443"], "protocols": [{"type": "tcp"}]}},
         )
-        manager = register.manager(os.environ)
+        # Of the very image that is booted, whatever has been made since it was looked up.
+        label = f'{{{{ index .Config.Labels "{MANAGER_LABEL}" }}}}'
+        manager = lab.docker("image", "inspect", "--format", label, images[0].reference)
         with ProviderProcess(plane, directory, f"--namespace={NAMESPACE}", f"--ccm-image={manager}") as provider:
             machines = Machines(Stage(plane, lab.rack, provider, NAMESPACE), lab, found.path(KUBECTL), directory)
             machines.add_credentials(CLUSTER_TOKEN)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hack.nodeimage.register import RegisteredImage
+from hack.nodeimage.releases import as_tag
 from tests.e2e import endpoint_watch
 from tests.e2e.endpoint_watch import Answer, Move
 from tests.e2e.management import NAMESPACE, Machines, await_initialized, is_ready
@@ -156,7 +157,7 @@ class Workload:
         for each in self._machines.objects(self.name, "/apis/apps/v1/namespaces/kube-system/daemonsets"):
             name = each["spec"]["template"]["spec"]["containers"][0]["image"]
             is_settled = each["status"].get("observedGeneration") == each["metadata"]["generation"]
-            if "/kube-proxy:" in name and name.endswith(image.reference.partition(":")[2]) and is_settled:
+            if "/kube-proxy:" in name and name.endswith(f":{as_tag(image.kubernetes)}") and is_settled:
                 return min(int(each["status"].get(number, 0)) for number in ("numberReady", "updatedNumberScheduled"))
         return 0
 

@@ -21,7 +21,10 @@ case "$1 $2" in
   *Size*) echo 3000000000 ;;
   *Id*) cat "$image/id" ;;
   esac ;;
-"image rm" | "image prune") : ;;
+"image rm") rm -rf "$(name "$3")" ;;
+"image prune") : ;;
+tag*) other=$(name "$3"); rm -rf "$other"; cp -r "$(name "$2")" "$other" ;;
+images*) pattern=${{5#reference=}}; for image in $(ls -dt $(name "$pattern")); do cat "$image/name"; done 2>/dev/null ;;
 build*)
   if [ -e $here/fail-build ]; then echo "Step 1/1 : FROM x"; cat $here/fail-build; exit 7; fi
   shift
@@ -32,6 +35,7 @@ build*)
   done
   image=$(name "$tag"); mkdir -p "$image"; cp $here/labels/* "$image" 2>/dev/null
   rm -rf "$image/context"; cp -r "$1" "$image/context"
+  echo "$tag" > "$image/name"
   echo "sha256:$(cat $here/labels/* 2>/dev/null | cksum)" > "$image/id" ;;
 create*) echo container ;;
 cp*) echo a tar ;;

@@ -86,8 +86,7 @@ def test_images_are_made_once(bench: Bench) -> None:
     assert [dataclasses.replace(built, is_new=False) for built in first] == second
     # The two with their last layers, and once each the firewall tools and Python.
     assert len(bench.docker.calls("build")) == 6
-    assert first[0].reference == f"capox/node:{RELEASES[0].version}"
-    assert first[1].reference == f"capox/node:{RELEASES[1].tag}"
+    assert [built.reference for built in first] == [f"capox/node:{built.release.tag}-{built.key}" for built in first]
 
 
 def test_the_context_has_the_scripts_and_what_they_install(bench: Bench) -> None:
@@ -116,8 +115,7 @@ def test_a_changed_program_makes_its_image_again(bench: Bench) -> None:
     built = bench.workshop().make_from_modules(RELEASES)
 
     assert [each.is_new for each in built] == [True, False]
-    # Without and with its last layer.
-    assert len(bench.docker.calls("image rm")) == 2
+    assert len(bench.docker.calls("image rm")) == 1
 
 
 def test_the_last_layer_holds_capox(bench: Bench) -> None:
@@ -142,13 +140,32 @@ def test_the_last_layer_is_made_again_alone(bench: Bench) -> None:
     assert len(bench.docker.calls("build")) == before
     assert register.manager(bench.environ) == bench.manager.reference
 
-    bench.docker.relabel(made[0].reference, KEY_LABEL, "of older sources")
+    bench.docker.forget(made[0].reference)
     bench.docker.relabel(f"capox/node-bare:{RELEASES[1].tag}", KEY_LABEL, "of another kubelet")
     refreshed = last_layer.refreshed("unix:///nowhere", bench.environ, PlainReporter(io.StringIO()))
 
     assert len(bench.docker.calls("build")) == before + len(RELEASES)
     assert refreshed == register.registered(bench.environ)
     assert [new.id == old.id for new, old in zip(refreshed, made, strict=True)] == [True, False]
+    # A rack that has been told of the old one goes on booting that.
+    assert refreshed[1].reference != made[1].reference
+    assert bench.docker.context(made[1].reference).is_dir()
+
+
+def test_images_of_older_sources_do_not_pile_up(bench: Bench) -> None:
+    """The latest ones stay, since several trees may have racks at work."""
+    bench.docker.has(f"capox/node-bare:{RELEASES[0].tag}", "sha256:bare")
+    references = []
+    for number in range(6):
+        bench.docker.relabel(f"capox/node-bare:{RELEASES[0].tag}", KEY_LABEL, f"{number}")
+        layer = last_layer.LastLayer(
+            Docker("unix:///nowhere", bench.environ), bench.cache, PlainReporter(io.StringIO())
+        )
+        references.append(layer.put(bench.manager, RELEASES[0].tag).reference)
+
+    there = [bench.docker.context(reference).is_dir() for reference in references]
+    assert there == [False, False, True, True, True, True]
+    assert bench.docker.context(f"capox/node:{RELEASES[0].tag}").is_dir()
 
 
 def test_an_image_that_cannot_be_refreshed_says_what_to_do(bench: Bench) -> None:
@@ -213,7 +230,7 @@ def test_nothing_is_built_for_an_image_from_packages(bench: Bench) -> None:
     assert "CONTAINER_IMAGES=pull" in call
     assert "KUBERNETES_VERSION=v1.35.4" in call
     assert not any((bench.docker.context("capox/node-bare:v1.35.4") / "images").iterdir())
-    assert (built.reference, built.is_new) == ("capox/node:v1.35.4", True)
+    assert (built.reference, built.is_new) == (f"capox/node:v1.35.4-{built.key}", True)
 
 
 def test_a_failed_build_is_quoted(bench: Bench) -> None:
@@ -251,7 +268,7 @@ def test_a_rack_is_told_of_an_image(bench: Bench, capsys: pytest.CaptureFixture[
         (release.name, "debian", "12") for release in RELEASES
     ]
     assert images[0]["size"] == 3 << 30
-    assert images[0]["guest"] == f"capox/node:{RELEASES[0].tag}"
+    assert images[0]["guest"].startswith(f"capox/node:{RELEASES[0].tag}-")
     assert images[0]["id"] != first[0].id
     assert images[1]["id"] == first[1].id
 
