@@ -77,7 +77,9 @@ def find(environ: Mapping[str, str], reporter: Reporter) -> Machines:
         if is_ours:
             engine.stop()
         raise NoMachinesError(f"node images cannot be made ({error}); `make node-image` shows it again") from None
-    return Machines(host, tuple(images), register.manager(environ), is_engine_ours=is_ours)
+    # The image itself says it: the note beside the images is that of whoever has refreshed them last.
+    manager = Docker(host, environ).label(images[0].reference, last_layer.MANAGER_LABEL) or register.manager(environ)
+    return Machines(host, tuple(images), manager, is_engine_ours=is_ours)
 
 
 def ask(changes: str, reporter: Reporter) -> None:
@@ -99,13 +101,13 @@ def ask(changes: str, reporter: Reporter) -> None:
 
 def _images(host: str, environ: Mapping[str, str], reporter: Reporter) -> list[RegisteredImage]:
     """The node images, with capox as it is in this tree; made now where the engine lacks them."""
-    docker = Docker(host, environ)
-    images = register.registered(environ)
-    if images and all(docker.image_id(image.reference) for image in images):
+    is_first = not register.registered(environ)
+    if not is_first:
+        # It cannot where the image below the last layer is missing, as in another engine.
         with contextlib.suppress(NodeImageError):
-            # It cannot where the image below the last layer is missing, as with images of an earlier version.
             return last_layer.refreshed(host, environ, reporter)
-    reporter.say(NOTICE if not images else NOTICE_AGAIN)
+    reporter.say(NOTICE if is_first else NOTICE_AGAIN)
+    docker = Docker(host, environ)
     workshop = Workshop(docker, base=None, cache=register.directory(environ), environ=environ, reporter=reporter)
     made = workshop.make_from_modules([standard(), relinked()])
     described = [register.describe(built) for built in made]
