@@ -10,9 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from hack.controlplane.progress import PlainReporter
 from hack.docker.engine import DockerError, Engine, answering_host
+
+CANNOT: Final = 2
+"""The exit code where there is no engine and none can be had, so that a caller can do without."""
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -33,7 +37,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         host = engine.ensure(PlainReporter(sys.stderr))
     except DockerError as error:
         print(error, file=sys.stderr)
-        return 1
+        return CANNOT
     print(f"export DOCKER_HOST={host}")
     return 0
 

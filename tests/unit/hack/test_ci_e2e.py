@@ -84,7 +84,7 @@ def test_everything_in_time(tree: Tree) -> None:
     assert [line for line in tree.said if "hack.docker" in line or line.startswith("make")] == [
         "-m hack.docker status",
         "-m hack.docker up",
-        "make e2e ARGS=-x -m 'not machines'",
+        "make e2e ARGS=-x -m 'not machines and not full'",
         "make node-image",
         "make e2e ARGS=-x -m 'machines and not full'",
         "-m hack.docker down",
@@ -98,20 +98,40 @@ def test_somebody_s_engine_is_left_alone(tree: Tree) -> None:
 
     assert done.returncode == 0, done.stderr
     assert "-m hack.docker down" not in tree.said
-    assert [line for line in tree.said if line.startswith("make")] == ["make e2e ARGS=-x -m 'not machines'"]
+    assert [line for line in tree.said if line.startswith("make")] == [
+        "make e2e ARGS=-x -m 'not machines and not full'"
+    ]
     assert tree.results == {"e2e of clusters": "skipped"}
 
 
 @pytest.mark.parametrize("refused", ["-m hack.docker up", "-m tests.e2e"])
 def test_no_engine_is_no_failure(tree: Tree, refused: str) -> None:
     """An engine that cannot be had, or cannot do what is needed, is a sentence and a line of the table."""
-    tree.write(".venv/bin/python", f'[ "$*" != "{refused}" ] || {{ echo because; exit 1; }}')
+    tree.write(".venv/bin/python", f'[ "$*" != "{refused}" ] || {{ echo because; exit 2; }}')
     done = tree.run()
 
     assert (done.returncode, tree.results) == (0, {"e2e": "skipped"})
     assert "because" in done.stdout
     assert "No machines in this run" in done.stdout
     assert tree.said == [], "no test is run"
+
+
+@pytest.mark.parametrize("broken", ["-m hack.docker up", "-m tests.e2e"])
+def test_a_tool_that_breaks_is_a_failure(tree: Tree, broken: str) -> None:
+    """A mistake of ours in what looks for an engine must not switch the tests off."""
+    tree.write(".venv/bin/python", f'[ "$*" != "{broken}" ] || exit 1')
+    done = tree.run()
+
+    assert (done.returncode, tree.results) == (1, {})
+
+
+def test_node_images_that_cannot_be_made_are_a_failure(tree: Tree) -> None:
+    """Only their time may be over."""
+    tree.write("bin/make", 'echo "make $*" >>said; [ "$1" != node-image ] || exit 2')
+    done = tree.run(9000)
+
+    assert done.returncode == 2
+    assert [line for line in tree.said if line.startswith("make")][-1] == "make node-image"
 
 
 def test_packages_that_cannot_be_had_are_no_failure(tree: Tree) -> None:
@@ -149,6 +169,26 @@ def test_time_that_is_over_is_no_failure(tree: Tree) -> None:
     assert "it is not judged" in done.stdout
     child = Path("/proc") / (tree.directory / "child").read_text().strip()
     eventually("the child is gone", lambda: not child.exists() or "Z" in (child / "stat").read_text().split()[2])
+
+
+def test_a_test_that_has_failed_is_a_failure_when_time_is_over(tree: Tree) -> None:
+    """Its teardown may take all that is left."""
+    tree.write("bin/make", "touch $E2E_FAILED; sleep 600")
+    done = tree.run(3, LEAST=0, GRACE=1)
+
+    assert (done.returncode, tree.results) == (1, {})
+
+
+def test_an_interrupt_reaches_what_runs(tree: Tree) -> None:
+    """The tests clean up before the engine goes, and nothing is begun after them."""
+    tree.write("bin/make", "trap 'sleep 0.3; echo cleaned >>said; exit 1' INT; echo running >>said; sleep 60 & wait")
+    script = tree.directory / ".ci" / "e2e"
+    variables = {"PATH": f"{tree.directory}/bin:{os.environ['PATH']}", "STAGE_TIMES": str(tree.directory / "times")}
+    with subprocess.Popen([script, "9000"], env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        eventually("the tests run", lambda: "running" in tree.said, within_seconds=20)
+        run.terminate()
+        assert run.wait(20) == 130
+    assert tree.said[tree.said.index("running") + 1 :] == ["cleaned", "-m hack.docker down"]
 
 
 def test_little_time_is_not_begun_with(tree: Tree) -> None:
