@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from hack.nodeimage.register import RegisteredImage
-from tests.e2e.endpoint_watch import silence_of
-from tests.e2e.management import Machines, is_ready, open_machines
+from tests.e2e.management import Machines, open_machines
 from tests.e2e.situations import Situations
 from tests.e2e.workload import BOOT_SECONDS, LOOK_SECONDS, Workload, await_as_before, world
 from tests.integration.waiting import eventually
@@ -147,55 +146,6 @@ def delete_the_instance_of_a_worker(machines: Machines, web: Workload, situation
     disks = {each["name"] for each in machines.stage.on_rack("disks")}
     assert len(disks) == 4
     assert worker["name"].replace("capi-", "capi-boot-", 1) not in disks
-
-
-def test_the_endpoint_leaves_a_holder_that_is_stopped(
-    machines: Machines,
-    node_images: list[RegisteredImage],
-    situations: Situations,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Under `powerPolicy: Observe` it stays stopped; another control plane answers at the same address."""
-
-    def observe(document: dict[str, Any]) -> None:
-        """Have the provider leave the control plane's power alone."""
-        if document["kind"] == "OxideMachineTemplate" and document["metadata"]["name"] == "web-control-plane":
-            document["spec"]["template"]["spec"]["powerPolicy"] = "Observe"
-
-    version = node_images[0].kubernetes
-    web = make(machines, node_images[0], control_planes=3, workers=0, amend=observe)
-    web.await_nodes(3, version, within_seconds=2 * BOOT_SECONDS)
-    holder = web.endpoint()["instance_id"]
-    nodes = {node["metadata"]["name"] for node in web.nodes()}
-
-    with web.watched(tmp_path / "answers") as watch:
-        machines.lab.must(202, "POST", f"/v1/instances/{holder}/stop")
-        try:
-            eventually("the endpoint has moved", watch.moves, within_seconds=600, every_seconds=1)
-            (move,) = watch.moves()
-            eventually(
-                "another machine answers",
-                lambda: any(answer.began > move.ended and answer.status == 200 for answer in watch.answers()),
-                within_seconds=120,
-            )
-        finally:
-            with capsys.disabled():
-                print(f"\nThe endpoint when its holder was stopped:\n{watch.tell()}")  # noqa: T201 - a figure for people
-        situations.keep(machines, web.name, "holder-stopped")
-        (move,) = watch.moves()
-        assert move.writes == []
-        assert silence_of(watch.answers(), move) < 120
-
-    assert web.endpoint()["instance_id"] != holder
-    assert machines.lab.must(200, "GET", f"/v1/instances/{holder}")["run_state"] == "stopped"
-    # Through it the cluster goes on with the two that are left.
-    eventually(
-        "two Nodes are Ready",
-        lambda: sum(map(is_ready, web.nodes())) == 2 and {node["metadata"]["name"] for node in web.nodes()} == nodes,
-        within_seconds=600,
-        every_seconds=LOOK_SECONDS,
-    )
 
 
 def test_a_first_control_plane_that_cannot_start_is_replaced(
