@@ -143,7 +143,7 @@ async def api_server(status: int) -> AsyncIterator[int]:
         with contextlib.suppress(OSError):
             await writer.wait_closed()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=self_signed("endpoint")) as server:
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=await self_signed("endpoint")) as server:
         yield server.sockets[0].getsockname()[1]
 
 
