@@ -58,7 +58,12 @@ class InstanceWatch:
     async def run(self) -> None:
         """Watch until cancelled."""
         while True:
-            await self._clock.sleep(await self._look())
+            try:
+                pause_seconds = await self._look()
+            except Exception:  # noqa: BLE001  # whatever it was, the next look may do, and without any Services move late
+                self._log.exception("Looking at the instances failed")
+                pause_seconds = REST_SECONDS
+            await self._clock.sleep(pause_seconds)
 
     async def _look(self) -> float:
         """Look once; gives for how long the list that was seen is fresh."""

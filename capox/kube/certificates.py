@@ -51,9 +51,11 @@ async def _made(name: str) -> bytes:
         async with asyncio.timeout(_MAKER_SECONDS):
             pem, said = await maker.communicate()
     except TimeoutError:
-        maker.kill()
-        await maker.wait()
         raise OSError(f"no certificate was made within {_MAKER_SECONDS:g} s") from None
+    finally:
+        if maker.returncode is None:
+            maker.kill()
+            await maker.wait()
     if maker.returncode != 0:
         raise OSError(f"no certificate could be made: {said.decode(errors='replace').strip()[-500:]}")
     return pem

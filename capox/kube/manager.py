@@ -242,14 +242,24 @@ _NOBODY: Final[Mapping[str, str | None]] = {"capox.invalid/nobody": None}
 
 @contextlib.asynccontextmanager
 async def background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run something beside, until the block is left."""
-    task = asyncio.create_task(work)
+    """Run something beside, until the block is left.
+
+    What ends it early is told at once, and raised when the block is left: nobody would hear of it before.
+    """
+    task = asyncio.create_task(work, name=getattr(work, "__qualname__", "work"))
+    task.add_done_callback(_tell_end)
     try:
         yield
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+
+
+def _tell_end(task: asyncio.Task[None]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        structlog.get_logger().error("What ran beside the work has ended", work=task.get_name(), exc_info=error)
 
 
 @contextlib.contextmanager

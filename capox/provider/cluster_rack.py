@@ -25,6 +25,10 @@ __all__ = ["API_SERVER_PORT", "ClusterRack", "EndpointMemory"]
 API_SERVER_PORT: Final = 6443
 """The port of an endpoint that names none."""
 
+MOVING_SECONDS: Final = 10.0
+"""How long a move may rest on the lists by which it was decided. A pass that could not go on, such as that of a cluster
+that was paused, leaves it undone for longer, and who could carry the address is another question then."""
+
 PROVING_SECONDS: Final = 60.0
 """How long a machine that has just got the endpoint may take until its apiserver answers through it (M-29)."""
 
@@ -42,7 +46,8 @@ class EndpointMemory:
 
     Attributes:
         last_act: Right after the last act; readings from before say nothing about it.
-        moving: The floating IP that was to be detached just now, to be attached elsewhere at once.
+        moving: The floating IP that was to be detached just now, to be attached elsewhere at once; and on the clock,
+            when.
         moved_at: On the clock, when the endpoint was last attached.
         unanswered_at: On the clock, when a request to make the floating IP may have been sent whose outcome is not
             known: given up by this process, or by one before it.
@@ -53,7 +58,7 @@ class EndpointMemory:
     """
 
     last_act: Moment | None = None
-    moving: UUID | None = None
+    moving: tuple[UUID, float] | None = None
     moved_at: float | None = None
     unanswered_at: float | None = None
     proving: UUID | None = None
@@ -92,7 +97,7 @@ class ClusterRack:
         is_settled = self._cluster.status.initialization.provisioned and not self._cluster.metadata.is_being_deleted
         age_seconds = REST_SECONDS if is_settled else TRANSITION_SECONDS
         inventory, last = self._project.inventory, self._memory.last_act
-        moving, self._memory.moving = self._memory.moving, None
+        moving = self._taken_moving()
         if moving is not None:
             # Nobody reaches the cluster until the address is attached again, so nothing is waited for but the address
             # itself. Who could carry it is known: the lists are those by which it was decided to move it.
@@ -123,7 +128,15 @@ class ClusterRack:
 
     def moves(self, floating_ip_id: UUID) -> None:
         """Remember that the endpoint is about to be nobody's, so that it is looked at by itself next."""
-        self._memory.moving = floating_ip_id
+        self._memory.moving = (floating_ip_id, self._deps.clock.monotonic())
+
+    def _taken_moving(self) -> UUID | None:
+        """The floating IP that is on its way now; each move is asked for once, and a cluster that goes has none."""
+        moving, self._memory.moving = self._memory.moving, None
+        if moving is None or self._cluster.metadata.is_being_deleted:
+            return None
+        floating_ip_id, since = moving
+        return floating_ip_id if self._deps.clock.monotonic() - since < MOVING_SECONDS else None
 
     def attached(self, instance_id: UUID) -> None:
         """Remember who has got the endpoint, and that it has to prove itself."""

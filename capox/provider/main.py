@@ -131,6 +131,7 @@ class _Replica:
         self._registry = registry
         self._queues: dict[str, Workqueue] = {}
         self._is_working = False
+        self._is_serving = False
 
     def add_controllers(self, racks: Racks, recorder: EventRecorder) -> None:
         """Make the controllers with their queues, and the manager that feeds them."""
@@ -191,16 +192,20 @@ class _Replica:
             "watches": self._when_working(serving.manager_health(self._manager)),
             **{name: self._when_working(serving.queue_health(queue)) for name, queue in self._queues.items()},
         }
-        readiness = {"watches-complete": self._when_working(serving.manager_readiness(self._manager))}
+        readiness: dict[str, serving.Check] = {
+            "watches-complete": self._when_working(serving.manager_readiness(self._manager))
+        }
         settings = self._settings
+        if settings.health_address is not None:
+            # First: making a certificate may take long on a busy node, and the kubelet asks meanwhile.
+            where = serving.Address(settings.health_address.host, settings.health_address.port)
+            readiness["metrics"] = lambda: None if self._is_serving else "the metrics are not served yet"
+            await stack.enter_async_context(serving.serve(where, serving.health_routes(health, readiness)))
         if settings.diagnostics_address is not None:
             where = serving.Address(settings.diagnostics_address.host, settings.diagnostics_address.port)
             guard, tls = (None, None) if settings.is_diagnostics_insecure else await self._protection()
             await stack.enter_async_context(serving.serve(where, (serving.metrics_route(self._registry, guard),), tls))
-        # Last, so that who is ready serves all of it.
-        if settings.health_address is not None:
-            where = serving.Address(settings.health_address.host, settings.health_address.port)
-            await stack.enter_async_context(serving.serve(where, serving.health_routes(health, readiness)))
+        self._is_serving = True
 
     async def _protection(self) -> tuple[serving.Guard, ssl.SSLContext]:
         """What Cluster API's managers put before their diagnostics: HTTPS, and the cluster's own rights."""

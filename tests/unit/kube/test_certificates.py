@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import pathlib
 import ssl
 import sys
@@ -11,6 +12,19 @@ import pytest
 
 from capox.kube import certificates
 from capox.kube.self_signed import new_certificate
+from tests.integration.waiting import eventually
+
+
+def _text(file: pathlib.Path) -> str:
+    return file.read_text()
+
+
+def _has_text(file: pathlib.Path) -> bool:
+    return file.exists() and bool(_text(file))
+
+
+def _is_there(path: str) -> bool:
+    return pathlib.Path(path).exists()
 
 
 async def test_a_process_serves_under_a_certificate_of_its_own() -> None:
@@ -50,6 +64,26 @@ async def test_a_program_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(certificates, "_MAKER", "capox.kube.nothing_of_that_name")
     with pytest.raises(OSError, match="nothing_of_that_name"):
         await certificates.self_signed("x")
+
+
+async def test_whoever_gives_up_leaves_no_program_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """A process that is asked to end while its certificate is made ends with what makes it."""
+    marker = tmp_path / "started"
+    (tmp_path / "slow_maker.py").write_text(
+        f"import os, pathlib, time; pathlib.Path({str(marker)!r}).write_text(str(os.getpid())); time.sleep(60)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(certificates, "_MAKER", "slow_maker")
+    making = asyncio.create_task(certificates.self_signed("x"))
+    is_begun = functools.partial(_has_text, marker)
+    await asyncio.to_thread(eventually, "the program has begun", is_begun, within_seconds=30)
+
+    making.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert not _is_there(f"/proc/{_text(marker)}")
 
 
 def test_a_certificate_and_its_key_belong_together(tmp_path: pathlib.Path) -> None:
