@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hack.controlplane.progress import PlainReporter
-from hack.demo import down, machines, memory, question
+from hack.demo import down, machines, memory, question, up
 from hack.demo.__main__ import main
 from hack.demo.machines import NoMachinesError
 from hack.demo.memory import Memory
@@ -82,6 +82,18 @@ def test_the_engine_of_a_demo_that_cannot_have_images_is_stopped(
     assert main(["up", "--guests", "docker"], person.environ) == 1
 
     assert "node images cannot be made (debootstrap failed" in capsys.readouterr().err
+    assert any(call.startswith("image inspect") for call in person.calls("docker"))
+    assert not person.engine.is_running
+    assert memory.recall(person.demo) == Memory()
+
+
+def test_a_demo_without_machines_has_no_engine(person: Person) -> None:
+    """Who goes on with empty instances needs none, be it for lack of images or after a no."""
+    log = StringIO()
+
+    assert up._machines(person.demo, person.environ, "auto", PlainReporter(log)) is None
+
+    assert "The rack's instances stay empty" in log.getvalue()
     assert any(call.startswith("image inspect") for call in person.calls("docker"))
     assert not person.engine.is_running
     assert memory.recall(person.demo) == Memory()
