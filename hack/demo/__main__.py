@@ -17,6 +17,7 @@ from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.progress import reporter_for
 from hack.controlplane.state import NamedControlPlane
 from hack.demo.down import take_down
+from hack.demo.memory import Memory, recall
 from hack.demo.up import bring_up
 
 NAME: Final = "demo"
@@ -37,20 +38,29 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         default="auto",
         help="what runs in the rack's instances: machines, nothing, or machines where they can be had (default)",
     )
+    parser.add_argument(
+        "--abandon",
+        action="store_true",
+        help="with down: stop everything here, and leave what is in the management cluster that KUBECONFIG has named",
+    )
     options = parser.parse_args(arguments)
+    if options.abandon and options.command != "down":
+        parser.error("--abandon goes with down")
     named = NamedControlPlane(NAME, environ)
     try:
         with named.alone():
             if options.command == "up":
                 return bring_up(named, environ, options.guests)
-            stopped = take_down(named, environ, reporter_for())
+            stopped = take_down(named, environ, reporter_for(), is_abandoned=options.abandon)
             print(f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running")
             return 0
     except ControlPlaneError as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nInterrupted; what had been started was stopped", file=sys.stderr)
+        is_left = named.running() or recall(named) != Memory()
+        left = "`make demo-down` takes away what is there" if is_left else "nothing is left running"
+        print(f"\nInterrupted; {left}", file=sys.stderr)
         return INTERRUPTED
 
 

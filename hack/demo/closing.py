@@ -15,6 +15,8 @@ from hack.demo.workload import SERVICE
 __all__ = ["Holder", "too_late", "with_machines", "without_machines"]
 
 _KUBECTL = f"kubectl -n {NAMESPACE}"
+# A proxy of the person's has no way to an address of this computer.
+_CURL = "curl --noproxy '*'"
 
 
 def too_late(named: NamedControlPlane, missing: str) -> str:
@@ -63,7 +65,7 @@ Up, and left running.
 {_management(named)}
   {inside} get nodes -o wide
   {inside} get pods -A -o wide
-  curl http://{holder.address}/
+  {_CURL} http://{holder.address}/
 {_rack(rack)}
 
 Stop the instance that has the Service's address, and see the address move. The provider would start it again, if it
@@ -71,7 +73,7 @@ were not told to look on only:
   {_KUBECTL} patch oxidemachine {holder.machine} --type merge -p {patch}
   {stop}
   {inside} get service {SERVICE} --watch      # the private address is the new holder's
-  curl http://{holder.address}/
+  {_CURL} http://{holder.address}/
 
 {_end("a minute; then the rack is empty again, the Service's address included")}
   kubeconfig of the cluster  {kubeconfig}
@@ -89,8 +91,7 @@ def _rack(rack: DemoRack) -> str:
 
 
 def _ask(rack: DemoRack, path: str, option: str = "") -> str:
-    token = f'"Authorization: Bearer $(cat {shlex.quote(str(rack.token_file))})"'
-    return f"curl {option}-H {token} '{rack.url}{path}'"
+    return f"{_CURL} {option}-H {shlex.quote(f'@{rack.authorization_file}')} '{rack.url}{path}'"
 
 
 def _end(how_long: str) -> str:

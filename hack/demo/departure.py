@@ -13,13 +13,29 @@ from hack.demo import provider
 from hack.demo.cluster import CLUSTER_NAME, NAMESPACE
 from hack.demo.management import Commands
 
-__all__ = ["leave", "require_room"]
+__all__ = ["DepartureError", "leave", "require_room"]
 
 CONFIG: Final = Path(__file__).resolve().parents[2] / "config"
+ABANDON: Final = ".venv/bin/python -m hack.demo down --abandon"
+"""Stops everything here, whatever is left there."""
 DELETE_SECONDS: Final = 300.0
 _LOOK_SECONDS: Final = 2.0
 _GUARDED: Final = "oxidemachines,oxideclusters,secrets"
 """What the provider protects by finalizers, and has to let go of."""
+
+
+class DepartureError(ControlPlaneError):
+    """Something of the demo is, or may be, left in a management cluster that was there before.
+
+    Args:
+        reason: why.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"Something of the demo may be left in the management cluster: {reason}. What is needed to take it away is "
+            f"kept: run it again, `make demo-down`. If that cluster is gone for good: {ABANDON}"
+        )
 
 
 def require_room(cluster: Commands, server: str) -> None:
@@ -39,18 +55,20 @@ def require_room(cluster: Commands, server: str) -> None:
 
 
 def leave(cluster: Commands, *, has_provider: bool) -> None:
-    """Delete the demo's cluster, and then what the demo has installed; says so when it cannot.
+    """Delete the demo's cluster, and then what the demo has installed. After a failure it can be called again.
 
     Args:
         cluster: the management cluster.
         has_provider: whether the demo's provider and rack still run. Without them nobody else takes the finalizers
             off, and there is nothing left that they would protect.
+
+    Raises:
+        DepartureError: something is left there, or may be.
     """
     try:
         cluster.kubectl("version", "--request-timeout=10s")
     except CommandError as error:
-        print(f"The management cluster does not answer any more, so nothing is taken away there: {error}")
-        return
+        raise DepartureError(f"the management cluster does not answer ({error})") from None
     try:
         # Without the kinds there is no cluster, and deleting one would fail.
         if any(name.startswith("oxide") for name in _names(cluster, "crd")):
@@ -59,7 +77,7 @@ def leave(cluster: Commands, *, has_provider: bool) -> None:
         cluster.kubectl(*words, timeout_seconds=DELETE_SECONDS)
         provider.remove(cluster, CONFIG)
     except CommandError as error:
-        print(f"Something of the demo may be left in the management cluster: {error}")
+        raise DepartureError(str(error)) from None
 
 
 def _delete_cluster(cluster: Commands, *, has_provider: bool) -> None:

@@ -108,15 +108,15 @@ class ExistingCluster:
 
     Args:
         chosen: KUBECONFIG as the person has set it.
-        named: the directory for the demo's own files.
+        directory: for the demo's own files.
         environ: environment variables; commands get them, because logging in may take a program of the person's.
         reporter: where the progress of building kubectl and clusterctl goes.
     """
 
-    def __init__(self, chosen: str, named: NamedControlPlane, environ: Mapping[str, str], reporter: Reporter) -> None:
+    def __init__(self, chosen: str, directory: Path, environ: Mapping[str, str], reporter: Reporter) -> None:
         self._programs = binaries.resolve(environ, programs=(KUBECTL, CLUSTERCTL), reporter=reporter)
         self._chosen = chosen
-        self._directory = named.directory
+        self._directory = directory
         self._environ = dict(environ)
         self._processes: Processes | None = None
         self.server = ""
@@ -136,6 +136,15 @@ class ExistingCluster:
     def kubeconfig(self) -> Path:
         """A copy of what of KUBECONFIG is about this one cluster, with mode 0600."""
         return self._directory / COPY
+
+    def judge(self) -> None:
+        """Copy the kubeconfig, and see that the cluster is one for the demo; nothing is changed there.
+
+        Raises:
+            ControlPlaneError: it is not; the message says what to do.
+        """
+        self._copy_kubeconfig()
+        self._require_cluster_api()
 
     def start_in_steps(self) -> Iterator[str]:
         """Copy the kubeconfig, and see that the cluster is one for the demo.

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from hack.controlplane.pki import write_private
 from hack.controlplane.processes import Processes
 from hack.demo.machines import Machines, NoMachinesError
 from hack.nodeimage.register import RegisteredImage
@@ -60,6 +61,10 @@ def changes_of_this_computer(machines: Machines, directory: Path, environ: Mappi
             check=False,
             timeout=QUESTION_SECONDS,
         )
+    except subprocess.TimeoutExpired:
+        raise NoMachinesError(
+            f"the rack did not say within {QUESTION_SECONDS:.0f} s what it would change; the computer is too busy"
+        ) from None
     finally:
         file.unlink()
     lines = [line.removeprefix("capox rack: ") for line in asked.stderr.splitlines()]
@@ -73,7 +78,7 @@ class DemoRack:
 
     Args:
         processes: What it is started by.
-        directory: Where it says that it is ready, and where its token is kept with mode 0600.
+        directory: Where it says that it is ready, and where its token is kept, with mode 0600.
         environ: Environment variables.
     """
 
@@ -83,6 +88,8 @@ class DemoRack:
         self._environ = environ
         self._ready = directory / "rack-ready.json"
         self.token_file = directory / "rack-token"
+        # For `curl -H @FILE`: an argument with the token could be read by every user of the computer.
+        self.authorization_file = directory / "rack-authorization"
         self.machines: Machines | None = None
 
     def start(self, machines: Machines | None) -> None:
@@ -95,8 +102,8 @@ class DemoRack:
             StartError: it did not come up; the message has the end of its log.
         """
         token = f"oxide-token-{secrets.token_hex(20)}"
-        with os.fdopen(os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(token)
+        write_private(self.token_file, token.encode())
+        write_private(self.authorization_file, f"Authorization: Bearer {token}\n".encode())
         chosen = self._directory / "rack.yaml"
         chosen.write_text(yaml.safe_dump(configuration(machines), sort_keys=False))
         argv = [sys.executable, "-m", "capox", "rack", "--config", str(chosen), "--ready-file", str(self._ready)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from hack.controlplane import binaries
+from hack.controlplane.errors import ControlPlaneError
 from hack.controlplane.programs import KUBECTL
 from hack.controlplane.state import NamedControlPlane
 from hack.demo import closing, cluster
@@ -21,6 +22,9 @@ INFRASTRUCTURE_SECONDS: Final = 180.0
 NODES_SECONDS: Final = 900.0
 INITIALIZED_SECONDS: Final = 300.0
 SERVICE_SECONDS: Final = 180.0
+HOLDER_SECONDS: Final = 60.0
+
+Found = TypeVar("Found")
 
 
 class TooLateError(Exception):
@@ -42,7 +46,9 @@ def show(management: Management, rack: DemoRack, named: NamedControlPlane, envir
             workload = Workload(kubectl, named.directory)
             _show_nodes(management, rack, workload)
             address = _show_service(workload, rack.machines.manager)
-            holder = closing.Holder(address, *_holder(management, rack, address))
+            missing = f"no instance was seen to have {address}"
+            names = _wait(missing, HOLDER_SECONDS, lambda: _holder(management, rack, address))
+            holder = closing.Holder(address, *names)
             print(closing.with_machines(named, rack, workload.kubeconfig, holder))
     except TooLateError as error:
         print(closing.too_late(named, str(error)))
@@ -72,18 +78,41 @@ def _show_service(workload: Workload, image: str) -> str:
     """Expose a deployment, and ask it by its floating IP, which is given."""
     _wait("the cloud controller manager had not taken the Nodes", INITIALIZED_SECONDS, lambda: _are_taken(workload))
     print("It has taken them. A deployment of two Pods, and `kubectl expose deployment hello --type LoadBalancer`:")
-    workload.expose(image)
+    _wait("the deployment and its Service could not be made", SERVICE_SECONDS, lambda: _is_exposed(workload, image))
     _wait("the Pods of the deployment were not ready", SERVICE_SECONDS, lambda: _are_running(workload))
-    _wait("the Service had no floating IP", SERVICE_SECONDS, lambda: address_of(workload.service()) is not None)
-    address = address_of(workload.service()) or ""
-    _wait(f"nothing answered at {address}", SERVICE_SECONDS, lambda: fetch(address) is not None)
-    print(f"http://{address}/ answers: {(fetch(address) or '').strip()}", flush=True)
+    address = _wait("the Service had no floating IP", SERVICE_SECONDS, lambda: address_of(workload.service()))
+    answer = _wait(f"nothing answered at {address}", SERVICE_SECONDS, lambda: fetch(address))
+    print(f"http://{address}/ answers: {answer.strip()}", flush=True)
     return address
 
 
-def _wait(missing: str, within_seconds: float, has_come: Callable[[], bool]) -> None:
-    if not until(has_come, within_seconds=within_seconds):
-        raise TooLateError(f"{missing} within {within_seconds:.0f} s")
+def _wait(missing: str, within_seconds: float, look: Callable[[], Found | None]) -> Found:
+    """Look until there is something (neither None nor False), which is given.
+
+    Raises:
+        TooLateError: nothing came; the message ends with the last failure of looking, if looking failed in the end.
+    """
+    found: Found | None = None
+    failure = ""
+
+    def has_come() -> bool:
+        """Look once; what fails now may succeed the next time."""
+        nonlocal found, failure
+        try:
+            found, failure = look(), ""
+        except (ControlPlaneError, OSError, ValueError) as error:
+            failure = f" ({error})"
+            return False
+        return bool(found)
+
+    if not until(has_come, within_seconds=within_seconds) or found is None:
+        raise TooLateError(f"{missing} within {within_seconds:.0f} s{failure}")
+    return found
+
+
+def _is_exposed(workload: Workload, image: str) -> bool:
+    workload.expose(image)
+    return True
 
 
 def _are_taken(workload: Workload) -> bool:
@@ -97,7 +126,11 @@ def _are_running(workload: Workload) -> bool:
 
 
 def _holder(management: Management, rack: DemoRack, address: str) -> tuple[str, str]:
-    """The names of the instance that has an address, and of its OxideMachine."""
+    """The names of the instance that has an address, and of its OxideMachine.
+
+    Raises:
+        ValueError: none has it, as while it moves.
+    """
     (holder,) = (each["instance_id"] for each in rack.list("floating-ips") if each["ip"] == address)
     (instance,) = (each["name"] for each in rack.list("instances") if each["id"] == holder)
     return instance, cluster.machine_of(management, holder)

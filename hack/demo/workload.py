@@ -123,6 +123,8 @@ class Workload:
     def expose(self, image: str) -> None:
         """Make a small deployment, and a Service of type LoadBalancer for it as every user does.
 
+        What is there already stays, so after a failure it can be called again.
+
         Args:
             image: one with Python that the machines have.
 
@@ -130,6 +132,8 @@ class Workload:
             CommandError: it was refused.
         """
         self.kubectl("apply", "-f", "-", stdin=json.dumps(deployment(image)))
+        if self._list(f"/api/v1/namespaces/default/services?fieldSelector=metadata.name%3D{SERVICE}"):
+            return
         self.kubectl(
             *("expose", "deployment", SERVICE, "--type", "LoadBalancer"),
             *("--port", str(SERVICE_PORT), "--target-port", str(POD_PORT)),

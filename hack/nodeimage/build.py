@@ -146,8 +146,9 @@ class Workshop:
             NodeImageError: one cannot be made.
             ControlPlaneError: a program is missing and cannot be built.
         """
-        paths = self._programs(releases)
+        # First, because it is refused in a moment where the programs take a quarter of an hour.
         base = self._base()
+        paths = self._programs(releases)
         script = IMAGE_BUILDER / "rack" / "firewall.sh"
         title = "Taking the firewall tools out of their packages"
         firewall, firewall_id = debian.ensure_root(self._docker, base, script, self._cache, self._reporter, title=title)

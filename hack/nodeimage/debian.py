@@ -38,12 +38,7 @@ def ensure_base(docker: Docker, environ: Mapping[str, str], cache: Path, reporte
     """
     if docker.image_id(BASE_IMAGE) is not None:
         return BASE_IMAGE
-    if os.geteuid() != 0:
-        raise NodeImageError(
-            f"debootstrap needs root. Run as root, or name an image of Debian {OS_VERSION} with --base: "
-            f"debian:{OS_VERSION} where a registry can be reached"
-        )
-    if shutil.which("debootstrap", path=_search_path(environ)) is None:
+    if is_debootstrap_missing(docker, environ):
         with reporter.stage("Installing debootstrap from the distribution's packages", expected_seconds=10):
             _install_debootstrap()
     cache.mkdir(parents=True, exist_ok=True)
@@ -76,6 +71,22 @@ def ensure_base(docker: Docker, environ: Mapping[str, str], cache: Path, reporte
             package.unlink()
         docker.import_tree(root, BASE_IMAGE)
     return BASE_IMAGE
+
+
+def is_debootstrap_missing(docker: Docker, environ: Mapping[str, str]) -> bool:
+    """Whether `ensure_base` would install debootstrap first. It costs nothing to ask.
+
+    Raises:
+        NodeImageError: it could not make the image at all.
+    """
+    if docker.image_id(BASE_IMAGE) is not None:
+        return False
+    if os.geteuid() != 0:
+        raise NodeImageError(
+            f"debootstrap needs root. Run as root, or name an image of Debian {OS_VERSION} that the engine has or its "
+            f"registry: make node-image ARGS='--base debian:{OS_VERSION}'"
+        )
+    return shutil.which("debootstrap", path=_search_path(environ)) is None
 
 
 def _install_debootstrap() -> None:

@@ -63,11 +63,11 @@ class Bench:
         path.chmod(0o755)
         self.environ[program.environment_variable] = str(path)
 
-    def workshop(self) -> Workshop:
-        """Makes images on a Debian that is given."""
+    def workshop(self, base: str | None = "debian:12") -> Workshop:
+        """Makes images on a Debian that is given, or on one of its own."""
         docker = Docker("unix:///nowhere", self.environ)
         reporter = PlainReporter(io.StringIO())
-        return Workshop(docker, base="debian:12", cache=self.cache, environ=self.environ, reporter=reporter)
+        return Workshop(docker, base=base, cache=self.cache, environ=self.environ, reporter=reporter)
 
 
 @pytest.fixture
@@ -87,6 +87,16 @@ def test_images_are_made_once(bench: Bench) -> None:
     # The two with their last layers, and once each the firewall tools and Python.
     assert len(bench.docker.calls("build")) == 6
     assert [built.reference for built in first] == [f"capox/node:{built.release.tag}-{built.key}" for built in first]
+
+
+def test_nothing_is_compiled_on_a_floor_that_cannot_be_laid(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not root hears so at once, with the way out, and not after a quarter of an hour."""
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    # Looking for it is what compiling begins with.
+    bench.environ["CAPOX_BIN_KUBELET"] = "/nowhere/kubelet"
+
+    with pytest.raises(NodeImageError, match=r"needs root.*make node-image ARGS='--base debian:12'"):
+        bench.workshop(base=None).make_from_modules(RELEASES)
 
 
 def test_the_context_has_the_scripts_and_what_they_install(bench: Bench) -> None:
