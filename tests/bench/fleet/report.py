@@ -64,9 +64,8 @@ def page(results: Results, machine: Machine) -> str:
         "at once: the control plane, Cluster API, the provider, the rack and the bench. "
         + ", ".join(f"{name} {version}" for name, version in machine.versions.items())
         + ".",
-        "Counts of what is done are the same on any machine; shared lists are read more often where making takes longer.",
-        "Times are worth something beside each other only; on two processors the",
-        "control plane takes most of them.",
+        "Counts of what is done are the same on any machine; lists are read more often where making takes longer,",
+        "and times are worth something beside each other only. On two processors the control plane takes most of them.",
         *_reservations(results, machine),
     ]
     lines += as_markdown(_tables(results))
