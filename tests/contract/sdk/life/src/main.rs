@@ -69,7 +69,8 @@ async fn live(clients: &Clients) -> Outcome<()> {
     console::tell(&mut Story::new("console"), client).await?;
     paging::tell(&mut Story::new("paging"), client).await?;
     refusals::tell(&mut Story::new("refusals"), clients).await?;
-    access::end(&mut Story::new("end"), client, image).await
+    access::end(&mut Story::new("end"), client, image).await?;
+    refusals::end(&mut Story::new("tokens"), clients).await
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -22,6 +22,35 @@ pub async fn tell(story: &mut Story, clients: &Clients) -> Outcome<()> {
     no_room(story, clients).await
 }
 
+/// A user's token, once it has been deleted, is as unknown as any; the last that its bearer asks for.
+pub async fn end(story: &mut Story, clients: &Clients) -> Outcome<()> {
+    let viewer = &clients.viewer;
+    let tokens = story
+        .all(
+            "current_user_access_token_list",
+            viewer.current_user_access_token_list().stream(),
+        )
+        .await?;
+    story.check("the viewer's is listed alone", tokens.len() == 1, || {
+        format!("{} tokens", tokens.len())
+    })?;
+    for token in tokens {
+        story
+            .call(
+                "current_user_access_token_delete",
+                viewer.current_user_access_token_delete().token_id(token.id).send(),
+            )
+            .await?;
+    }
+    story
+        .refused(
+            "401 for a deleted token",
+            viewer.project_list().send(),
+            refusal(401, "Unauthorized", "credentials missing or invalid"),
+        )
+        .await
+}
+
 /// 401, 403, and 404 for what is not there and for what one may not see.
 async fn credentials(story: &mut Story, clients: &Clients) -> Outcome<()> {
     story
