@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +14,7 @@ from hack.demo import departure
 from hack.demo.management import ExistingCluster
 from hack.demo.memory import Memory, recall, remember
 from hack.demo.rack import RACK_NAME
-from hack.docker.engine import Engine
+from hack.docker.engine import Engine, docker_answer
 
 __all__ = ["has_provider", "settle", "take_down"]
 
@@ -75,7 +74,7 @@ def settle(named: NamedControlPlane, environ: Mapping[str, str]) -> None:
     if named.running() or memory.is_installed or memory == Memory():
         return
     is_engine_left = memory.is_engine_ours and not _stop_engine(memory, environ)
-    if not is_engine_left and not _docker(memory.docker_host, environ, "ps", "-aq", "--filter", _LABEL).strip():
+    if not is_engine_left and not _docker(memory.docker_host, environ, "ps", "-aq", "--filter", _LABEL):
         remember(named, Memory())
 
 
@@ -100,7 +99,7 @@ def _remove_containers(docker_host: str, environ: Mapping[str, str]) -> None:
 def _is_idle(memory: Memory, environ: Mapping[str, str]) -> bool:
     """Whether nobody else has taken to the engine that the demo has started."""
     deadline = time.monotonic() + _BUILD_SECONDS
-    while _docker(memory.docker_host, environ, "ps", "-q").strip():
+    while _docker(memory.docker_host, environ, "ps", "-q"):
         if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_SECONDS)
@@ -108,17 +107,4 @@ def _is_idle(memory: Memory, environ: Mapping[str, str]) -> bool:
 
 
 def _docker(docker_host: str, environ: Mapping[str, str], *words: str) -> str:
-    """The answer of a command of docker; empty when it failed, as when the engine is not there any more."""
-    try:
-        done = subprocess.run(
-            ["docker", *words],
-            env={**environ, "DOCKER_HOST": docker_host},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_DOCKER_SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""
+    return docker_answer({**environ, "DOCKER_HOST": docker_host}, *words, timeout_seconds=_DOCKER_SECONDS)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hack.controlplane.progress import Reporter
 
-__all__ = ["DockerError", "Engine", "answering_host", "install"]
+__all__ = ["DockerError", "Engine", "answering_host", "docker_answer", "install"]
 
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
@@ -170,14 +170,24 @@ def answering_host(environ: Mapping[str, str]) -> str | None:
 
     An engine on another computer does not count: the rack's networks have to reach this one.
     """
-    host = environ.get("DOCKER_HOST") or _ask(environ, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+    host = environ.get("DOCKER_HOST") or docker_answer(
+        environ, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}"
+    )
     if not host.startswith(_SCHEME):
         return None
-    return host if _ask({**environ, "DOCKER_HOST": host}, "version", "--format", "{{.Server.Version}}") else None
+    return (
+        host if docker_answer({**environ, "DOCKER_HOST": host}, "version", "--format", "{{.Server.Version}}") else None
+    )
 
 
-def _ask(environ: Mapping[str, str], *arguments: str) -> str:
-    """The answer of a command of `docker`, empty when it failed."""
+def docker_answer(environ: Mapping[str, str], *arguments: str, timeout_seconds: float = ANSWER_SECONDS) -> str:
+    """The answer of a command of `docker`, empty when it failed, as when no engine is there.
+
+    Args:
+        environ: environment variables; DOCKER_HOST is in them where another engine than docker's own choice is meant.
+        *arguments: the command.
+        timeout_seconds: bound on the call.
+    """
     try:
         done = subprocess.run(
             ["docker", *arguments],
@@ -185,7 +195,7 @@ def _ask(environ: Mapping[str, str], *arguments: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=ANSWER_SECONDS,
+            timeout=timeout_seconds,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
